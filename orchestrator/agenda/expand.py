@@ -213,7 +213,7 @@ def what_is_left(sweep: ScaledSweep, state: SweepState, records: Records) -> Rem
     missing = len(unsettled(state.table, records))
     if not state.waiting:
         return Remaining(0, missing, missing)
-    extra = isinstance(sweep.searching, Search) and not sweep.base_is_found
+    extra = sweep.adds_best_found
     variants = len(sweep.variants) + extra
     most = sum(len(sweep.seeds_of(variant)) for variant in sweep.variants) + extra * len(sweep.variant_seeds)
     most = most if sweep.most_trials is None else min(most, sweep.most_trials)

@@ -80,7 +80,8 @@ def deviations(groups: Mapping[str, Losses]) -> dict[str, Deviation] | None:
     squares = {name: float(((each.nats - each.nats.mean()) ** 2).sum()) for name, each in groups.items()}
     largest = max((float(np.abs(losses.nats).max()) for losses in groups.values()), default=0.0)
     # Rounding alone leaves a deviation of some 1e-16 of the value where all seeds agree.
-    if not groups or math.sqrt(sum(squares.values()) / sum(degrees.values())) <= 1e-12 * largest:
+    squares = {name: square if math.sqrt(square) > 1e-12 * largest else 0.0 for name, square in squares.items()}
+    if not any(squares.values()):
         return None
     deviation = {}
     for name, square in squares.items():
@@ -115,6 +116,20 @@ def correlation(groups: Mapping[str, Losses], level: float = 0.95) -> Correlatio
     ratio = of_seeds / of_rest
     least = ratio / float(special.fdtri(degrees, degrees * (count - 1), level))
     return Correlation((ratio - 1) / (ratio + count - 1), max(0.0, (least - 1) / (least + count - 1)))
+
+
+def correlation_of_contrasts(
+    groups: Mapping[str, Losses], judged: Mapping[str, Mapping[str, float]]
+) -> Correlation | None:
+    """How seeds go together over all groups; used is what surely holds in every contrast of some of them by itself.
+
+    Some groups may go together for a reason of their own, such as a stage that they share, and others not at all.
+    """
+    every = correlation(groups)
+    if every is None or every.used == 0.0:
+        return every
+    single = [correlation({group: groups[group] for group in weights}) for weights in judged.values()]
+    return Correlation(every.estimate, min(every.used, *(each.used if each else 0.0 for each in single)))
 
 
 def text_variance(blocks_B: Array) -> float:

@@ -12,18 +12,20 @@ import numpy as np
 from orchestrator.analysis.effects import Comparison, Effect, Interval, Noise, Obstacle, further_seeds
 from orchestrator.analysis.looks import LEVEL_OF_ERROR
 from orchestrator.analysis.noise import (
+    CAUTION,
     Array,
     Correlation,
     Deviation,
     Errors,
     Losses,
     borrowed_text,
-    correlation,
+    correlation_of_contrasts,
     deviations,
     half_width,
     interaction_variance,
     missed_by_waves,
     satterthwaite,
+    t_beyond,
     text_correlation,
     text_variance,
 )
@@ -55,7 +57,8 @@ def contrasts(
     The seeds' degrees of freedom are Satterthwaite's, no more than all seeds together have. No interval is narrower
     than a lone comparison's from the deviations of its own groups (after Welch 1938, Biometrika 29), paired if the
     others are: a group of twenty times the others' noise erred in 10 to 15% without it. Few seeds overstate
-    Satterthwaite's degrees, of which it has half, at least what the fewest seeds have: all of them erred in 5 to 9%.
+    Satterthwaite's degrees, of which it has half, at least what the fewest seeds have: all of them erred in 5 to 9%. Of
+    three groups or more no interval is narrower than by the noise of each alone, or by all without what they borrow.
 
     Groups equal in every seed that both have are one: their weights are added. A contrast gets no interval if a group
     has one seed, its groups are all equal, or no seed differs. `barred` get no verdict, and why, even with an interval.
@@ -79,9 +82,13 @@ def contrasts(
     measured = deviations(weighed)
     if measured is None:
         return Comparison(effects, None, 0, waiting, level, margin)
+    judged = {name: weights for name, weights in judged.items() if any(measured[g].used for g in weights)}
+    first = {name: alike for name, alike in first.items() if alike in judged}
     every = {name: measured[alike] for name, alike in same.items() if alike in measured}
     blocks = _along_the_text(judged, weighed)
-    noise = Noise(every, _correlation(weighed, judged), text_correlation([*blocks.values()]) if blocks else None)
+    noise = Noise(
+        every, correlation_of_contrasts(weighed, judged), text_correlation([*blocks.values()]) if blocks else None
+    )
     estimates = _estimates(effects, judged, weighed, noise, blocks)
     names = list(dict.fromkeys(alike for name, alike in first.items() if name not in barred))
     errors = Errors.of(level, len(names) + waiting)
@@ -106,18 +113,6 @@ def compare(
     """The effect of each variant on the baseline's loss: `contrasts` of one variant and the baseline."""
     weights = {name: {name: 1.0, BASELINE: -1.0} for name in variants}
     return contrasts({BASELINE: baseline, **variants}, weights, level, margin, barred, waiting)
-
-
-def _correlation(groups: Mapping[str, Losses], judged: Mapping[str, Mapping[str, float]]) -> Correlation | None:
-    """How seeds go together over all groups; used is what surely holds in every contrast by itself.
-
-    Some groups may go together for a reason of their own, such as a stage that they share, and others not at all.
-    """
-    every = correlation(groups)
-    if every is None or every.used == 0.0:
-        return every
-    single = [correlation({group: groups[group] for group in weights}) for weights in judged.values()]
-    return Correlation(every.estimate, min(every.used, *(each.used if each else 0.0 for each in single)))
 
 
 def _first_of_equals(groups: Mapping[str, Losses]) -> dict[str, str]:
@@ -148,23 +143,31 @@ def _merged(weights: Mapping[str, float], same: Mapping[str, str]) -> dict[str, 
 class _Estimate:
     """A contrast's value with what its interval rests on: variances with their degrees of freedom.
 
-    `seen` is the text's as the waves see it, `text` with what they miss.
+    `seen` is the text's as the waves see it, `text` with what they miss; `own` borrows nothing, `singly` is each
+    group's.
     """
 
     nats: float
     seeds: tuple[float, float]
+    own: tuple[float, float]
     lone: tuple[float, float]
     text: tuple[float, float] | None
     seen: tuple[float, float] | None
+    singly: tuple[tuple[float, float], ...]
     single_seed_share: float
     groups: tuple[tuple[float, Deviation, int], ...]
 
     def half_width(self, errors: Errors) -> float:
-        """Half the width of its interval, no less than by what the waves see.
+        """Half the width of its interval, no less than by what the waves see, or than one of many groups makes it.
 
         A larger variance of the text alone could lessen it, because its degrees of freedom hide the few of the seeds.
         """
-        return max(float(half_width(self.seeds, self.lone, text, errors)) for text in (self.text, self.seen))
+        many, texts = len(self.singly) > 2, (self.text, self.seen)
+        of_seeds = (self.seeds, self.own) if many else (self.seeds,)
+        widths = [float(half_width(seeds, self.lone, text, errors)) for seeds in of_seeds for text in texts]
+        for variance, degrees in self.singly if many else ():
+            widths.append(float(t_beyond(errors.alone / 2, degrees)) * math.sqrt(variance))
+        return max(widths)
 
     def effect(self, errors: Errors, obstacle: Obstacle | None, *, decided_on_this_text: bool) -> Effect:
         """The effect with its interval, and no verdict yet."""
@@ -184,10 +187,7 @@ def _along_the_text(judged: Mapping[str, Mapping[str, float]], groups: Mapping[s
     means_B = {name: losses.blocks.mean(axis=0) for name, losses in groups.items() if losses.blocks is not None}
     if len(means_B) < len(groups):
         return {}
-    return {
-        name: np.sum([weight * means_B[group] for group, weight in weights.items()], axis=0)
-        for name, weights in judged.items()
-    }
+    return {name: np.sum([w * means_B[group] for group, w in each.items()], axis=0) for name, each in judged.items()}
 
 
 def _estimates(
@@ -203,15 +203,14 @@ def _estimates(
     missed = missed_by_waves(noise.text_correlation or 0.0)
     variances = [text_variance(along_B) for along_B in along.values()]
     texts = dict(zip(along, borrowed_text(variances, scales, kinds) if along else (), strict=True))
-    of_single = {
-        name: interaction_variance(losses.blocks)
-        for name, losses in groups.items()
-        if along and losses.blocks is not None
-    }
+    blocks = {name: losses.blocks for name, losses in groups.items()} if along else {}
+    of_single = {name: interaction_variance(each) for name, each in blocks.items() if each is not None}
+    paired = noise.correlation.used if noise.correlation else 0.0
     every_degree = sum(losses.nats.size - 1 for losses in groups.values())
     estimates = {}
     for name, weights in judged.items():
         sizes = {group: groups[group].nats.size for group in weights}
+        fewest = min(sizes.values()) - 1.0
         deviation = {group: noise.deviations[group] for group in weights}
         borrowed = {group: (each.used, each.degrees_of_freedom) for group, each in deviation.items()}
         alone = {group: (each.own, sizes[group] - 1.0) for group, each in deviation.items()}
@@ -222,10 +221,15 @@ def _estimates(
         estimates[name] = _Estimate(
             nats=effects[name].nats,
             seeds=(variance, min(degrees, every_degree)),
-            lone=(lone, max(lone_degrees / 2, min(sizes.values()) - 1.0)),
+            own=(lone, max(lone_degrees / CAUTION, fewest)),
+            lone=(lone, max(lone_degrees / 2, fewest)),
             text=seen and (missed * seen[0], seen[1]),
             seen=seen,
             single_seed_share=min(1.0, single / seen[0]) if seen and seen[0] else 0.0,
+            singly=tuple(
+                ((1 - paired) * (weight * deviation[group].own) ** 2 / sizes[group], sizes[group] - 1.0)
+                for group, weight in weights.items()
+            ),
             groups=tuple((weight, deviation[group], sizes[group]) for group, weight in weights.items()),
         )
     return estimates

@@ -44,7 +44,7 @@ from orchestrator.report.sections.method_notes import method_notes
 from orchestrator.report.sections.published import measure_table, published_line, published_notes, published_table
 from orchestrator.report.sections.search import hardly_chosen, search_section, trials_of_tuning
 from orchestrator.report.sections.search_pictures import front_clause
-from orchestrator.report.sections.verdicts import level_in_words, verdict_in_words
+from orchestrator.report.sections.verdicts import in_percent, level_in_words, verdict_in_words
 from orchestrator.search.ledger import SearchState
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.published import Measure, Published
@@ -107,7 +107,7 @@ def write_report(
         write_text(staging / PAGE, text)
         write_summary(staging, short)
     remove_contained(folder, place, short, outcomes)
-    return Report(place / PAGE, short.answer, short.verdicts, why_beside, not pictures.missing, answer.changes(rows))
+    return Report(place / PAGE, short.answer, short.verdicts, why_beside, not pictures.missing, _in_percent(rows))
 
 
 def _hover_curves(outcomes: Outcomes) -> HoverCurves | None:
@@ -218,6 +218,12 @@ def _summary(report: ReportInput, answer: str, rows: Sequence[ablation.AblationR
         base=report.outcomes.of_baseline[0].trial.spec.model_dump(mode="json", exclude={"seed"}),
         searches={name: s.ledger.stem for s in report.searches for name in (*s.task.built_on, s.task.title)},
     )
+
+
+def _in_percent(rows: Sequence[ablation.AblationRow]) -> dict[str, str]:
+    """The change in test perplexity of each variant that has an interval: `+3.2% [+0.5%, +6.0%]`."""
+    effects = {row.variant: row.effect for row in rows if row.effect is not None}
+    return {name: in_percent(e.nats, e.interval) for name, e in effects.items() if e.interval is not None}
 
 
 def _changes(outcomes: Outcomes) -> dict[str, object]:

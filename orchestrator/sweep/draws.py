@@ -12,7 +12,17 @@ from typing import Any, Final
 from lm.spec import TrainSpec
 from lm.yaml_text import Place
 from orchestrator.sweep.override import ABSENT, override, value_at
-from orchestrator.sweep.space import Change, Dimension, Integer, LogUniform, OneOf, Range, dimensions_of, fits
+from orchestrator.sweep.space import (
+    Change,
+    Dimension,
+    Integer,
+    LogUniform,
+    OneOf,
+    Range,
+    dimensions_of,
+    fits,
+    same_value,
+)
 
 Places = Mapping[str, Dimension | Sequence[Range]]
 """A space: a single dimension or several ranges at each dotted path, a change under a name of its own."""
@@ -95,10 +105,17 @@ def changes_of(key: str, dimension: Dimension, value: Any) -> dict[str, Any]:
 
 
 def as_drawn(dimension: Dimension, value: Any) -> Any:
-    """A value of a sweep file in the form in which values are drawn: the name of an option, an int or a float."""
+    """A value of a sweep file in the form in which values are drawn: the name of an option, an int or a float.
+
+    What is no number stays as it is, and fits no range.
+    """
     if isinstance(dimension, OneOf):
         name = "null" if value is None else str(value)
-        return name.lower() if isinstance(value, bool) and name not in dimension.options else name
+        if isinstance(dimension.among, dict):
+            return name.lower() if isinstance(value, bool) and name not in dimension.options else name
+        return next((same for same, option in dimension.options.items() if same_value(option, value)), name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
     return int(value) if isinstance(dimension, Integer) else float(value)
 
 

@@ -204,7 +204,9 @@ def _setting_problems(sweep: Sweep, scale_name: str, specs: Sequence[TrainSpec])
     """What varies with the seed and is nowhere; what no model can be asked; doses that no two specs take."""
     for i, path in enumerate(sweep.varies):
         if all(value_at(spec, path) is ABSENT for spec in specs):
-            yield Problem(("varies", i), f"neither the base nor a variant has {path!r}")
+            hints = [problem.text for spec in specs for problem in override(spec, {path: 0})[1]]
+            closest = max(hints, key=lambda hint: "did you mean" in hint)
+            yield Problem(("varies", i), f"neither the base nor a variant has {path!r}; {closest}")
         if path == TRAIN_START and specs[0].corpus.train_tokens is None:
             yield Problem(("varies", i), f"{path} needs base.corpus.train_tokens, the length of each stretch")
     asked = sweep.scale(scale_name).analyses
@@ -220,7 +222,7 @@ def _total_problems(sweep: Sweep) -> Iterator[Problem]:
     """A `total` of trials that the first round of seeds alone exceeds; of a file that has no other problem."""
     for name in sweep.scale_names:
         scaled, own = sweep.at(name), sweep.scale(name).seeds
-        fewest = scaled.looks[-1] + scaled.looks[0] * (len(scaled.variants) - 1)
+        fewest = scaled.looks[-1] + scaled.looks[0] * (len(scaled.variants) - 1 + scaled.adds_best_found)
         if scaled.most_trials is not None and scaled.most_trials < fewest:
             rule = f"the first round alone has {fewest}: `max` of the baseline and `min` of each variant"
             place = ("scales", name, "seeds") if own else ("seeds",)

@@ -139,6 +139,11 @@ class ScaledSweep:
     warnings: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
     @property
+    def adds_best_found(self) -> bool:
+        """Whether the table gets a row for what a search finds, beside the base as the file has it."""
+        return isinstance(self.searching, Search) and not self.base_is_found
+
+    @property
     def baseline(self) -> Variant:
         """The base itself."""
         return self.variants[0]

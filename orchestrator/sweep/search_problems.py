@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -30,7 +30,7 @@ from orchestrator.sweep.draws import (
 from orchestrator.sweep.override import ABSENT, changed_paths, override, value_at
 from orchestrator.sweep.scaled import BEST_FOUND, BY_HAND, Variant
 from orchestrator.sweep.searches import PopulationBased, Search, Searching, Tune
-from orchestrator.sweep.space import Change, Dimension, OneOf, dimensions_of, fits
+from orchestrator.sweep.space import Change, Dimension, OneOf, Range, dimensions_of, fits
 from orchestrator.sweep.types import Sweep
 
 _NEVER = {
@@ -39,7 +39,7 @@ _NEVER = {
     "scoring": "how a model is scored is never searched over",
     "cache": "an adaptive model is not compared with others, so its cache is not searched over",
 }
-_BUDGET = ("epochs", "legs", "early_stop", "finetune", "finetune.epochs", "finetune.repeats")
+_BUDGET = ("epochs", "legs", "early_stop", "finetune", "finetune.epochs", "finetune.repeats", "finetune.repeats.most")
 _CHANGING = ("optimizer.", "dropout.", "penalties.")
 _MOST_COMBINATIONS = 1000
 _KINDS: dict[str, type[Searching]] = {"search": Search, "tune": Tune}
@@ -93,6 +93,8 @@ def _problems(sweep: Sweep, scale_name: str, variants: Sequence[Variant]) -> Ite
     if searching.training_seed in planned_seeds(seeds):
         text = f"should not be among 'seeds', on which the result is judged, got {searching.training_seed}"
         yield Problem(("training_seed",), text)
+    if isinstance(searching, Search) and "validation" not in searching.objectives:
+        yield Problem(("objectives",), "should hold validation, by which the best values are chosen")
     budget = "tuning gives every trial the same budget: epochs are not tuned" if is_tuned else None
     if sweep.equal_budget and not is_tuned and len(variants) > 1:
         budget = "equal_budget must know the epochs of the base before they are searched: set it to false, or do not "
@@ -108,13 +110,20 @@ def _problems(sweep: Sweep, scale_name: str, variants: Sequence[Variant]) -> Ite
         if spec is None:
             yield unknown_key(place, specs)
             continue
+        merged = {**searching.space, **space}
         for key in space:
-            problems = _dimension_problems({**searching.space, **space}, key, spec, budget, is_population)
+            problems = _dimension_problems(merged, key, spec, budget, is_population)
             yield from (problem.under(*place, key) for problem in problems)
+        yield from (problem.under(*place) for problem in _replaced(merged, space))
     if isinstance(searching, Tune):
         yield from _half_changed(searching, variants)
     wrong_starts = list(_start_problems(searching, base))
-    yield from wrong_starts or _least_trials(searching, base)
+    yield from wrong_starts or _least_trials(searching, base, searching.space)
+    of_variants = searching.variants if isinstance(searching, Tune) and not wrong_starts else {}
+    for variant in variants:
+        if own := of_variants.get(variant.name):
+            space = {k: v for k, v in searching.space.items() if not changed_paths(base, variant.spec, paths_of(k, v))}
+            yield from _least_trials(searching, variant.spec, space | own, f" of {variant.name!r}")
     if is_population and base.legs:
         yield Problem(("scheduler",), "a population makes legs: the base must have none")
     if is_population and not is_tuned and len(variants) > 1:
@@ -142,7 +151,7 @@ def _dimension_problems(
     `budget` is why epochs cannot be searched, None if they can.
     """
     place = space[key]
-    if is_population and (not key.startswith(_CHANGING) or key == "dropout.shared_mask"):
+    if is_population and not all(p.startswith(_CHANGING) and p != "dropout.shared_mask" for p in paths_of(key, place)):
         yield Problem((), "a population changes values in mid-training: only those of optimizer, dropout and penalties")
         return
     for number, dimension in enumerate(dimensions_of(place)):
@@ -155,11 +164,14 @@ def _dimension_problems(
 
 
 def _point_problems(space: Places, key: str, dimension: Dimension, base: TrainSpec) -> Iterator[Problem]:
-    spec = base
+    spec, later = base, [*itertools.dropwhile(lambda other: other != key, space)]
     for path, value in dimension.when.items():
         if (fitting := _spec_where(space, key, path, value, spec)) is None:
             rule = f"never holds: nothing before {key!r} gives {path!r} the value {shown(value)}"
             yield Problem(("when", path), rule)
+            return
+        if decides := next((other for other in later if _writes(space[other], other, {path})), None):
+            yield Problem(("when", path), f"is drawn later: {decides!r} must come before {key!r}")
             return
         spec = fitting
     for place, point in ends_of(dimension).items():
@@ -169,6 +181,25 @@ def _point_problems(space: Places, key: str, dimension: Dimension, base: TrainSp
             return
         depth = 0 if isinstance(dimension, Change) else 1
         yield from (Problem((*place, *problem.place[depth:]), problem.text) for problem in problems)
+
+
+def _writes(place: Dimension | Sequence[Range], key: str, paths: Collection[str]) -> bool:
+    """Whether a place of a space writes one of these paths, or a part that holds it."""
+    return any(f"{path}.".startswith(f"{written}.") for written in paths_of(key, place) for path in paths)
+
+
+def _replaced(space: Places, own: Container[str]) -> Iterator[Problem]:
+    """Of each two places, one of them in `own`, the first whose value is lost because the second replaces it."""
+    for one, other in itertools.combinations(space, 2):
+        if not (one in own or other in own) or not _writes(space[other], other, paths_of(one, space[one])):
+            continue
+        pairs = itertools.product(dimensions_of(space[one]), dimensions_of(space[other]))
+        if all(any(a.when[path] != b.when[path] for path in a.when.keys() & b.when.keys()) for a, b in pairs):
+            continue
+        if one in own:
+            yield Problem((one,), f"{other!r} comes later and replaces it: put it first")
+        else:
+            yield Problem((other,), f"replaces what {one!r} of the space, which comes first, has drawn")
 
 
 def _spec_where(space: Places, key: str, path: str, value: object, spec: TrainSpec) -> TrainSpec | None:
@@ -196,6 +227,15 @@ def _start_problems(searching: Searching, base: TrainSpec) -> Iterator[Problem]:
         if all(any(_fits(d, value) for d in dimensions.get(key, ())) for key, value in start.items()):
             holding = draw_all(base, space, draw).dimensions
             dimensions |= {key: [dimension] for key, dimension in holding.items()}
+            for key in start:
+                of = {key, *(path for dimension in dimensions_of(space[key]) for path in dimension.when)}
+                deciding = (o for o in space if o not in start and (o in of or _writes(space[o], o, of)))
+                open_choice = next(deciding, None) if searching.start_rest == "sampled" else None
+                if key not in holding:
+                    yield Problem(("start", number, key), "is not searched with the other values of this start")
+                elif open_choice not in (None, key):
+                    rule = f"may not be searched: give the start a value of {open_choice!r} too"
+                    yield Problem(("start", number, key), rule)
         for key, value in start.items():
             if key not in space:
                 yield unknown_key((key,), space).under("start", number)
@@ -219,12 +259,14 @@ def _rule(dimension: Dimension) -> str:
     return f"{kind} from {dimension.low:g} to {dimension.high:g}{conditions and f' if {conditions}'}"
 
 
-def _least_trials(searching: Searching, base: TrainSpec) -> Iterator[Problem]:
-    """What is wrong with the least numbers of trials: no choice, an option that nothing leads to, too few trials."""
-    least, space, place = searching.min_trials_per_option, searching.space, "min_trials_per_option"
+def _least_trials(searching: Searching, base: TrainSpec, space: Places, of: str = "") -> Iterator[Problem]:
+    """What is wrong with the least numbers of trials: no choice, an option that nothing leads to, too few trials.
+
+    `of` says which variant's, if it has a space of its own.
+    """
+    least, place = searching.min_trials_per_option, "min_trials_per_option"
     choices = {key: dimension for key, dimension in space.items() if isinstance(dimension, OneOf)}
-    if not least:
-        return
+    least = {key: number for key, number in least.items() if key in choices or not of}
     if unknown := [key for key in least if key not in choices]:
         rule = "should name a choice or change of the space"
         yield from (Problem((place, key), f"{rule}, got {key!r}{nearest(key, choices)}") for key in unknown)
@@ -241,6 +283,9 @@ def _least_trials(searching: Searching, base: TrainSpec) -> Iterator[Problem]:
     tried: list[Options] = [start_values(base, space, s, rest_of_base=rest_of_base) for s in searching.start]
     while options := lacking(combined, least, tried):
         tried.append(options)
-    if searching.trials is not None and searching.trials < len(tried):
-        text = f"should be at least {len(tried)}, for the starts and the least number of trials of every option"
-        yield Problem(("trials",), f"{text}, got {searching.trials}")
+    of_population = isinstance(searching.scheduler, PopulationBased) and searching.scheduler.population
+    most = of_population or searching.trials
+    if most is not None and most < len(tried):
+        what = f"the starts and the least number of trials of every option{of}" if least else "the starts"
+        trials = ("scheduler", "population") if of_population else ("trials",)
+        yield Problem(trials, f"should be at least {len(tried)}, for {what}, got {most}")

@@ -153,7 +153,11 @@ class Searching(Part):
     )
     sampler_seed: Seed = Field(default=0, description="Of what the sampler draws.")
     training_seed: Seed = Field(default=0, description="Of every trial of the search; none of `seeds`.")
-    start: tuple[dict[str, Any], ...] = Field(default=(), description="Values of the first trials, by dotted path.")
+    start: tuple[dict[str, Any], ...] = Field(
+        default=(),
+        description="Values of the first trials, by dotted path. What a variant's own range cannot give is left out "
+        "for it.",
+    )
     start_rest: Literal["sampled", "base"] = Field(
         default="sampled", description="What a start leaves out: sampled, or as in the base if its range allows that."
     )
@@ -199,14 +203,16 @@ class Search(Searching):
         default=("validation",), description="What is made small; several give a Pareto front, and stop nothing early."
     )
     training_hours: Positive | None = Field(
-        default=None, description="No trial starts after this many hours of training in all; null: no such limit."
+        default=None,
+        description="No trial starts after this many hours of training in all; null: no such limit. Trials that the "
+        "same search made with more hours count all the same.",
     )
 
 
 class Tune(Searching):
     """Searches nuisance values for every variant alike; each variant's best are then run on seeds it never saw.
 
-    A value that a variant sets is not searched for this variant, unless `variants` has a range for it.
+    A value that a variant changes is not searched for this variant, unless `variants` has a range for it.
     """
 
     variants: dict[Name, Space] = Field(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
@@ -87,9 +86,8 @@ class OneOf(_Dimension):
     def _check_distinct(self) -> Self:
         if len(self.options) < len(self.among):
             raise ValueError(f"among must hold distinct values, got {list(self.among)}")
-        written = {name: json.dumps(value, sort_keys=True, default=str) for name, value in self.options.items()}
-        for (first, a), (second, b) in itertools.combinations(written.items(), 2):
-            if a == b:
+        for (first, a), (second, b) in itertools.combinations(self.options.items(), 2):
+            if same_value(a, b):
                 raise ValueError(f"among must hold distinct values, but options {first!r} and {second!r} are the same")
         return self
 
@@ -98,9 +96,11 @@ class Choice(OneOf):
     """One of several values: a list of plain ones, or named ones, which may be whole parts."""
 
     kind: Literal["choice"]
-    among: Annotated[tuple[_Scalar, ...], Field(min_length=2)] | Annotated[dict[Name, Any], Field(min_length=2)] = (
-        Field(description="The values to choose from: a list, or a mapping from names to values.")
-    )
+    among: Annotated[
+        Annotated[tuple[_Scalar, ...], Field(min_length=2), Tag("list")]
+        | Annotated[dict[Name, Any], Field(min_length=2), Tag("mapping")],
+        Discriminator(lambda value: "list" if isinstance(value, list | tuple) else "mapping"),
+    ] = Field(description="The values to choose from: a list, or a mapping from names to values.")
 
 
 class Change(OneOf):
@@ -136,6 +136,11 @@ Dimensions = Annotated[
 ]
 Space = Annotated[dict[str, Dimensions], Field(min_length=1)]
 """By dotted path into the base a dimension, or ranges for different trials; applied in the file's order."""
+
+
+def same_value(one: object, other: object) -> bool:
+    """Whether two values of a sweep file are the same: 1 and 1.0 are, 1 and true are not."""
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 
 def dimensions_of(place: Dimension | Sequence[Range]) -> Sequence[Dimension]:

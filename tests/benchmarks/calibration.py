@@ -33,7 +33,9 @@ from orchestrator.analysis.effects import Comparison, perplexity_ratio
 from orchestrator.analysis.looks import LEVEL_OF_ERROR, Looks
 from orchestrator.analysis.noise import BLOCKS, Array, Losses
 from orchestrator.analysis.outcomes import TokenLossReader
-from orchestrator.analysis.statistics import MARGIN, compare
+from orchestrator.analysis.statistics import MARGIN, compare, contrasts
+from orchestrator.report.sections.interactions import estimands
+from orchestrator.sweep.designs import Ablation, Factors
 
 VARIANTS = 9
 SEEDS = (2, 3, 5, 8)
@@ -118,6 +120,15 @@ SETTINGS = (
     Setting("long topics (6 blocks), text dominates", text_deviation=0.006, topic_blocks=6.0),
     Setting("long topics (10 blocks), text dominates", text_deviation=0.006, topic_blocks=10.0),
 )
+
+
+DESIGNS = {
+    "two components, all combinations": Ablation("factorial", tuple("AB")),
+    "three components, all combinations": Ablation("factorial", tuple("ABC")),
+    "four components, all combinations": Ablation("factorial", tuple("ABCD")),
+    "four components, half of them": Ablation("half", tuple("ABCD")),
+    "three components, both": Ablation("both", tuple("ABC")),
+}
 
 
 @dataclass
@@ -211,6 +222,15 @@ def judge(sweep: list[Losses], level: float = 1 - LEVEL_OF_ERROR) -> Comparison:
     return compare(sweep[0], {str(k): losses for k, losses in enumerate(sweep[1:])}, level)
 
 
+def judge_design(sweep: list[Losses], ablation: Ablation) -> Comparison:
+    """The contrasts of a design, as the report makes them."""
+    cells = (Factors(), *ablation.removals)
+    of_cell = {away: str(k) for k, away in enumerate(cells)}
+    asked = {f"{each.kind} {each.name}": each.weights for each in estimands(ablation)}
+    weights = {name: {of_cell[away]: weight for away, weight in each.items()} for name, each in asked.items()}
+    return contrasts({of_cell[away]: losses for away, losses in zip(cells, sweep, strict=True)}, weights)
+
+
 def first(losses: Losses, seeds: int) -> Losses:
     """Those of the first seeds."""
     blocks = None if losses.blocks is None else losses.blocks[:seeds]
@@ -254,6 +274,20 @@ def error_table(sweeps: int) -> None:
         for _ in range(sweeps):
             tally.add(judge(simulated(setting, seeds, rng, truth)), truth)
         print(f"{'normal, all effects at the margin':38} {seeds:5}  {tally.row()}", flush=True)
+
+
+def design_table(sweeps: int) -> None:
+    """Print the family-wise error and the coverage of the contrasts of designs, which weigh many variants at once."""
+    print(f"designs of variants that are one, {sweeps:,} sweeps a line; per cent")
+    print("design and noise                       seeds  error  coverage  together  half width")
+    for name, ablation in DESIGNS.items():
+        for noise, ratio in (("one deviation", 1.0), ("one has 5 times", 5.0), ("one has 20 times", 20.0)):
+            setting = Setting(name, _some(ratio, 1), variants=1 + len(ablation.removals))
+            for seeds in SEEDS:
+                rng, tally = np.random.default_rng(seeds), Tally()
+                for _ in range(sweeps):
+                    tally.add(judge_design(simulated(setting, seeds, rng), ablation), 0.0)
+                print(f"{f'{name}, {noise}':38} {seeds:5}  {tally.row()}", flush=True)
 
 
 def stepped_table(sweeps: int) -> None:
@@ -402,6 +436,7 @@ def main() -> None:
         real_table(trained(asked.real, asked.seeds), asked.sweeps)
         return
     error_table(asked.sweeps)
+    design_table(asked.sweeps)
     stepped_table(asked.sweeps)
     power_table(max(1, asked.sweeps // 4))
     looks_table(max(1, asked.sweeps // 4))

@@ -97,7 +97,8 @@ def _csv(lines: Iterable[Mapping[str, object]]) -> str | None:
         return None
     writer = csv.DictWriter(text, fieldnames=list(lines[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(lines)
+    # A bare carriage return is not quoted, and pyarrow would take it for the end of a line.
+    writer.writerows({k: v.replace("\r", " ") if isinstance(v, str) else v for k, v in line.items()} for line in lines)
     return text.getvalue()
 
 

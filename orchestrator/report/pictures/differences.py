@@ -80,7 +80,7 @@ def in_order(rows: Sequence[ForestRow]) -> list[ForestRow]:
 
 
 def forest(rows: Sequence[ForestRow], margin_nats: float, baseline: str, level: str) -> Figure:
-    """One line per variant, from above; `level` is the intervals' confidence in words, `95%`."""
+    """One line per variant, from above; `level` is the intervals' confidence in words, `simultaneous 95%`."""
     values = [value for row in rows for value in (row.nats, row.low, row.high, row.published_nats) if value is not None]
     limits = style.change_range(values, at_least=1.6 * margin_nats)
     names = [style.wrapped(row.name, 30, 3) for row in rows]
@@ -153,8 +153,7 @@ def _forest_keys(rows: Sequence[ForestRow], margin_nats: float, level: str) -> l
             label = style.one_line(verdicts[0], 34) if kind == "no effect" else kind
             keys.append(Line2D([], [], label=label, **shape))
     if any(row.low is not None for row in rows):
-        label = "simultaneous " * (len(rows) > 1) + f"{level} interval"
-        keys.append(Line2D([], [], color=_DARK, linewidth=1.8, label=label))
+        keys.append(Line2D([], [], color=_DARK, linewidth=1.8, label=f"{level} interval"))
     keys.append(Patch(color=_BAND, label=f"no more than ±{per_cent(margin_nats):.2g}%"))
     for recalled, label in ((False, "published difference"), (True, "published difference, from memory")):
         if any(row.published_nats is not None and row.recalled == recalled for row in rows):

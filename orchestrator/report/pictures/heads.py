@@ -67,7 +67,7 @@ def heads(points: Sequence[HeadPoint], baseline: str) -> Figure:
         for axes, across in zip(panels, filter(None, (parameters, point.train_seconds)), strict=True):
             axes.plot([across.mean] * 2, [min(test.low, top), min(test.high, top)], color=colour, linewidth=1.3)
             axes.plot([across.low, across.high], [y, y], color=colour, linewidth=1.3)
-            label = f"{number}  {style.one_line(point.name, 30)}{above}"
+            label = f"{number}  {style.wrapped(point.name, 30, 3)}{above}"
             axes.plot(across.mean, y, zorder=3, label=label, **marker)
             places[axes].append((across.mean, y))
             if above:

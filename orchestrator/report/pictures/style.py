@@ -91,7 +91,7 @@ def panel_grid(
     columns = min(len(names), 3 if len(names) <= 12 else 4)
     rows = math.ceil(len(names) / columns)
     # A factorial's names are long, and if they were cut, two of them might look the same.
-    titles = [wrapped(name, 24 if columns > 3 else 32, 4) for name in names]
+    titles = [wrapped(name, 19 if columns > 3 else 27, 5) for name in names]
     lines = max(title.count("\n") + 1 for title in titles)
     figure = Figure(figsize=(8.6 if columns > 2 else 5.8, rows * (height + 0.15 * lines) + 1.0))
     panels = [figure.add_subplot(rows, columns, 1 + k) for k in range(len(names))]

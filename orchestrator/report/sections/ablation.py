@@ -56,9 +56,10 @@ class Spread:
     def of(cls, scores: Iterable[Score]) -> Spread:
         """The spread of scores, one a seed."""
         values = np.array([score.perplexity for score in scores], dtype=np.float64)
+        if np.ptp(values) == 0:  # else their mean's rounding would make a deviation
+            return cls(float(values[0]), 0.0 if values.size > 1 else None, values.size)
         with np.errstate(over="ignore"):  # the deviation of perplexities beyond 1e154 is infinite
-            deviation = float(values.std(ddof=1)) if values.size > 1 else None
-            return cls(float(values.mean()), deviation, values.size)
+            return cls(float(values.mean()), float(values.std(ddof=1)), values.size)
 
     @property
     def of_mean(self) -> Interval | None:

@@ -21,7 +21,6 @@ from orchestrator.report.sections.verdicts import (
     WORSE_THAN_GUESSING,
     all_within,
     by_percent,
-    in_percent,
     level_in_words,
     no_effect,
     signed_ends,
@@ -94,17 +93,12 @@ def _frame(rows: Sequence[AblationRow], interactions: Sequence[InteractionRow], 
     counts = sorted({row.complete for row in of_rows}) or [base.complete]
     seeds = counted(counts[0], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
     seeds += f" and {base.complete} of {_quoted(base.variant)}" if base.complete > counts[-1] else ""
-    kind = "interval" if len(of_rows) + len(interactions) + comparison.waiting == 1 else "simultaneous intervals"
+    kind = "interval" if len(of_rows) + len(interactions) + comparison.waiting == 1 else "intervals, each by itself,"
+    kind = "simultaneous intervals" if comparison.family_size + len(interactions) > 1 else kind
     level = level_in_words(None) if comparison.level == 1 - LEVEL_OF_ERROR else f"at least {level_in_words(None)}"
     averaged = any(row.estimand.kind != "interaction" for row in interactions)  # over other references too
     against = "" if averaged else f" against {_quoted(base.variant)}"
     return f"{FRAME}{level} {kind} of the change in test perplexity{against}, {seeds}.)"
-
-
-def changes(rows: Sequence[AblationRow]) -> dict[str, str]:
-    """The change in test perplexity of each variant that has an interval: `+3.2% [+0.5%, +6.0%]`."""
-    effects = {row.variant: row.effect for row in rows if row.effect is not None}
-    return {name: in_percent(e.nats, e.interval) for name, e in effects.items() if e.interval is not None}
 
 
 def _answer(
@@ -276,24 +270,27 @@ def _without_verdict(reason: Reason, rows: Sequence[AblationRow], baseline: str)
 
 def _on_this_text(judged: Sequence[Judged]) -> list[str]:
     certain = [each for each in judged if each[1].verdict == "not decided" and each[1].decided_on_this_text]
-    named = listed([f"{_subject(row)} ({signed_ends([effect])})" for row, effect in certain[:LISTED]])
-    said = f"decided for this test text by the noise of the seeds alone, not for other texts: {named}"
-    return [said] if certain else []
+    said = "decided for this test text by the noise of the seeds alone, not for other texts: "
+    return [said + _with_ends(certain, LISTED)] if certain else []
 
 
 def _left_open(judged: Sequence[Judged], incomplete: Sequence[AblationRow], baseline: str) -> list[str]:
     sentences = []
     other = "other " if any(effect.verdict in DECIDED for _, effect in judged) else ""
     if nowhere := [each for each in judged if each[1].verdict == "not decided" and not each[1].decided_on_this_text]:
-        what = listed([f"{_subject(row)} ({signed_ends([effect])})" for row, effect in nowhere])
-        if len(nowhere) > NAMED:
-            what = f"{len(nowhere)} {other}changes ({all_within([effect for _, effect in nowhere])})"
-        sentences.append(f"{NOT_DECIDED}: {what}")
+        sentences.append(f"{NOT_DECIDED}: {_with_ends(nowhere, NAMED, other)}")
     for reason in get_args(Reason):
         barred = [row for row, effect in judged if effect.obstacle and effect.obstacle.reason == reason]
         if matching := incomplete if reason == "not complete" else barred:
             sentences.append(_without_verdict(reason, matching, _quoted(baseline)))
     return sentences
+
+
+def _with_ends(judged: Sequence[Judged], most: int, other: str = "") -> str:
+    """Each change with its interval; more than `most` by their number, with what holds all intervals."""
+    if len(judged) > most:
+        return f"{len(judged)} {other}changes ({all_within([effect for _, effect in judged])})"
+    return listed([f"{_subject(row)} ({signed_ends([effect])})" for row, effect in judged])
 
 
 def _named(rows: Sequence[AblationRow], which: str = "") -> str:

@@ -78,7 +78,8 @@ def picture_section(
     forest: list[figures.ForestRow] = []
     if comparison is not None and effects:
         forest = figures.in_order([_forest_row(row, effect, comparison.margin) for row, effect in effects])
-        margin, level = math.log1p(comparison.margin), level_in_words(comparison)
+        margin = math.log1p(comparison.margin)
+        level = "simultaneous " * (comparison.family_size > 1) + level_in_words(comparison)
         pictures.draw("forest.svg", figures.forest, forest, margin, outcomes.baseline, level)
     where = where_table(outcomes)
     if where is not None:

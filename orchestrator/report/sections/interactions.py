@@ -113,7 +113,7 @@ class Interactions:
 
 def estimands(ablation: Ablation) -> list[Estimand]:
     """The contrasts of a design: costs of taking away (main effects: means), or how these grow with others away."""
-    factors = ablation.factors
+    factors = ablation.factors if len(ablation.factors) > 1 else ()  # of one, the variant says it all
     every = frozenset(factors)
     two = itertools.combinations(factors, 2)
     pairs = [_interaction(f"{one} × {other}", frozenset([one]), frozenset([other])) for one, other in two]
@@ -129,7 +129,7 @@ def estimands(ablation: Ablation) -> list[Estimand]:
             rest = [_interaction(f"{f} × the rest", every - {f}, frozenset([f])) for f in factors]
             return [*alone, *(pairs if len(factors) == 2 else rest)]
         case "factorial" | "half" | "quarter" | "eighth":
-            return list(_orthogonal(ablation))
+            return list(_orthogonal(ablation)) if factors else []
 
 
 def interaction_section(outcomes: Outcomes, ablation: Ablation, error: float = LEVEL_OF_ERROR) -> Interactions:
@@ -231,13 +231,14 @@ def contrast_sentences(rows: Sequence[InteractionRow]) -> tuple[list[str], list[
         f"{f'; {row.trigger}' if row.trigger else ''})"
         for row in known
     ]
-    of_all = counted(len(every), "interaction")
     if known:
+        of_all = counted(len(every), "interaction")
         decided.append(
             f"{len(known)} of {of_all} {'are' if len(known) > 1 else 'is'} decided: {listed(named[:LISTED])}"
         )
     elif any(row.effect.verdict != "no verdict" for row in every):
-        left_open.append(f"none of {of_all} is decided")
+        one = f"{NOT_DECIDED}: the interaction {escape(every[0].estimand.name)}"
+        left_open.append(one if len(every) == 1 else f"none of {len(every)} interactions is decided")
     if without := sum(row.effect.verdict == "no verdict" for row in rows):
         left_open.append(f"no verdict on {counted(without, 'contrast')}")
     return decided, left_open

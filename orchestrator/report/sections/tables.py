@@ -118,7 +118,8 @@ def cost_table(outcomes: Outcomes) -> Iterator[Row]:
         ends = f" ({min(rates):,.0f} to {max(rates):,.0f})" if len(rates) > 1 else ""
         yield {
             "Variant": variant,
-            "Epochs": f"{epochs:.3g} of {outcomes[variant][0].trial.spec.most_epochs}"
+            "Epochs": f"{epochs:.1f}".removesuffix(".0")
+            + f" of {outcomes[variant][0].trial.spec.most_epochs}"
             + " (another budget)" * (variant in others),
             "Training": duration(fmean(map(train_seconds, records))),
             "Evaluation": duration(sum(stage.evaluation_seconds for stage in stages) / len(records)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -135,6 +136,28 @@ def test_degrees_of_freedom_are_no_more_than_the_seeds_have_and_alone_half_of_th
     ends = result.effects[name].interval
     assert ends is not None
     assert (ends.high - ends.low) / 2 == pytest.approx(wider * scale * 0.01 * math.sqrt(4 / 3))
+
+
+def test_of_many_variants_no_contrast_is_narrower_than_by_the_noise_of_the_noisiest() -> None:
+    """Two seeds of it may lie close by chance, and fifteen others must not hide that."""
+    ablation = Ablation("factorial", ("A", "B", "C", "D"))
+    deviations = [0.01, *[0.005] * 15]
+    signs = np.array([-1.0, 1.0]) / math.sqrt(2)
+    cells = enumerate(zip((Factors(), *ablation.removals), deviations, strict=True))
+    _, result = judged(ablation, {away: k + (-1) ** k * deviation * signs for k, (away, deviation) in cells})
+    ends = result.effects["main effect no A"].interval
+    assert ends is not None
+    assert (ends.high - ends.low) / 2 == pytest.approx(stats.t.isf(0.025, 1) * 0.01 / 8 / math.sqrt(2))
+
+
+def test_a_contrast_whose_own_variants_have_no_noise_has_no_verdict() -> None:
+    kinds = {"": "softmax", "x": "mixture", "y": "ecoc"}
+    losses = {"": [4.0] * 3, "x": [4.1] * 3, "y": [4.2, 4.3, 4.1]}
+    of = {name: replace(seeded(values), kind=kinds[name]) for name, values in losses.items()}
+    result = compare(of[""], {name: each for name, each in of.items() if name})
+    effect = result.effects["x"]
+    assert effect.interval is None and effect.obstacle == Obstacle("seeds do not differ")
+    assert result.intervals == 1 and result.effects["y"].interval is not None
 
 
 def test_reasons_where_nothing_can_be_said() -> None:

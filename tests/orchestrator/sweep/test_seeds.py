@@ -76,6 +76,7 @@ def test_without_varies_only_the_seed_differs(tmp_path: Path) -> None:
     ("varies", "text"),
     [
         ("[head.codebook.bits]", "corpus.train_start, or a path that ends in .seed, such as head.codebook.seed"),
+        ("[head.codebok.seed]", "has 'head.codebok.seed'; unknown key 'codebok' (did you mean 'codebook'?)"),
         ("[head.code.seed]", "neither the base nor a variant has 'head.code.seed'"),
         ("[corpus.train_start, corpus.train_start]", "should be distinct"),
     ],

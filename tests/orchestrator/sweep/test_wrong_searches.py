@@ -4,13 +4,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from orchestrator.agenda.expand import search_tasks
+from orchestrator.search.optuna.study import Study
 from orchestrator.sweep import read_sweep
 from orchestrator.sweep.changes import Changes
-from orchestrator.sweep.searches import Search, Tune
+from orchestrator.sweep.searches import RandomSampler, Search, TpeSampler, Tune
 from tests.support.sweep_texts import errors_of, read_text
 
 SEARCH = """\
@@ -78,6 +81,15 @@ WRONG_SEARCHES = {
     "a population of heads": ("  trials: 4\n", "  scheduler: {kind: population, population: 4, interval_epochs: 1}\n", "12: search.space.head: a population changes values in mid-training: only those of optimizer, dropout and penalties"),
     "a small population": ("  trials: 4\n", "  scheduler: {kind: population, population: 3, interval_epochs: 1}\n", "9: search.scheduler.population: should be greater than or equal to 4, got 3"),
     "a population on a grid": ("  trials: 4\n", "  sampler: {kind: grid}\n  scheduler: {kind: population, population: 4, interval_epochs: 1}\n", "9: search.sampler: sampler grid does not go with a population: it draws a first generation, not all"),
+    "a part that replaces what was drawn": (RATE, RATE + "\n    optimizer: {kind: choice, among: {adam: {kind: adam, learning_rate: 0.01}, sgd: {kind: sgd, learning_rate: 1.0}}}", "11: search.space.optimizer.learning_rate: 'optimizer' comes later and replaces it: put it first"),
+    "two changes of one value": (RATE, "width: {kind: change, among: {one: {model.hidden_size: 4}, two: {}}}", "11: search.space.width: 'size' comes later and replaces it: put it first"),
+    "a condition on what comes later": (RATE, "batch_size: {kind: integer, low: 2, high: 9, when: {head.kind: softmax}}", "11: search.space.batch_size.when.head.kind: is drawn later: 'head' must come before 'batch_size'"),
+    "more starts than trials": ("size: small}]", "size: small}, {size: small}, {size: large}, {head: softmax}, {head: mixture}]", "9: search.trials: should be at least 5, for the starts, got 4"),
+    "a start of what is not searched": ("head: mixture, size: small}]", "head: softmax, head.dropout: 0.1}]", "23: search.start.0.head.dropout: is not searched with the other values of this start"),
+    "a start whose choice is open": ("head: mixture, size: small}]", "head.dropout: 0.1}]", "23: search.start.0.head.dropout: is not searched"),
+    "a front without validation": ("  trials: 4\n", "  trials: 4\n  objectives: [parameters]\n", "10: search.objectives: should hold validation, by which the best values are chosen"),
+    "one number written twice": (RATE, "optimizer.clip: {kind: choice, among: [1, 1.0]}", "11: search.space.optimizer.clip.among: among must hold distinct values, but options '1' and '1.0' are the same"),
+    "fewer trials than the first round": ("seeds: [1, 2]", "seeds: {min: 2, max: 3, until: decided, total: 4}", "24: seeds.total: the first round alone has 5: `max` of the baseline and `min` of each variant, got 4"),
     "both": ("seeds: [1, 2]", "tune: {trials: 3, space: {batch_size: {kind: integer, low: 2, high: 9}}}\nseeds: [1, 2]", "24: tune: a sweep either searches (for the base) or tunes (every variant), not both"),
 }  # fmt: skip
 RANGED = SEARCH.replace(
@@ -122,6 +134,9 @@ WRONG_TUNING = {
     "no number of trials": ("  trials: 4\n", "", "8: tune.trials: trials must be given: every variant gets the same number"),
     "a population": ("  trials: 4\n", "  trials: 4\n  scheduler: {kind: population, population: 4, interval_epochs: 1}\n", "10: tune.scheduler: scheduler population finds schedules, not values: it goes with 'search', not with 'tune'"),
     "legs": (RATE, "legs: {kind: choice, among: {none: [], one: [{epochs: 2, optimizer: {kind: sgd, learning_rate: 1.0}}]}}", "11: tune.space.legs: tuning gives every trial the same budget: epochs are not tuned"),
+    "passes of fine-tuning": (RATE, "finetune.repeats.most: {kind: integer, low: 2, high: 9}", "11: tune.space.finetune.repeats.most: tuning gives every trial the same budget: epochs are not tuned"),
+    "a variant's part that replaces what was drawn": ("  trials: 4\n", "  trials: 4\n  variants: {no clip: {optimizer: {kind: choice, among: {adam: {kind: adam, learning_rate: 0.01}, sgd: {kind: sgd, learning_rate: 1.0}}}}}\n", "10: tune.variants.no clip.optimizer: replaces what 'optimizer.learning_rate' of the space, which comes first, has drawn"),
+    "a variant's options and too few trials": ("  trials: 4\n", "  trials: 4\n  min_trials_per_option: {head: 1}\n  variants: {no clip: {head: {kind: choice, among: {a: {kind: softmax}, b: {kind: mixture, experts: [0, 1]}, c: {kind: mixture, experts: [0, 3]}, d: {kind: mixture, experts: [0, 4]}, mixture: {kind: mixture, experts: [0, 2]}}}}}\n", "9: tune.trials: should be at least 5, for the starts and the least number of trials of every option of 'no clip', got 4"),
     "a range of no variant": ("  trials: 4\n", "  trials: 4\n  variants: {no clp: {batch_size: {kind: integer, low: 2, high: 9}}}\n", "10: tune.variants.no clp: unknown key 'no clp' (did you mean 'no clip'?)"),
     "a range that does not fit": ("  trials: 4\n", "  trials: 4\n  variants: {no clip: {batch_size: {kind: integer, low: 0, high: 9}}}\n", "10: tune.variants.no clip.batch_size.low: should be greater than or equal to 1, got 0"),
 }  # fmt: skip
@@ -287,6 +302,40 @@ def test_a_choice_that_only_another_leads_to_needs_that_one_named_too(tmp_path: 
     assert "no trial has the option 'shared' if all else is as in the base: name the choice that leads" in first
     assert "'independent'" in second
     assert read_text(tmp_path, text.replace("{head.mask: 2}", "{head: 1, head.mask: 2}")).search is not None
+
+
+def test_a_population_changes_what_its_named_changes_set_not_what_they_are_called(tmp_path: Path) -> None:
+    text = SEARCH.replace(HEAD, "").replace(", head: mixture, size: small", "").replace("{trials: 2}", "{}")
+    text = text.replace("  trials: 4\n", "  scheduler: {kind: population, population: 4, interval_epochs: 1}\n")
+    change = "NAME: {kind: change, among: {one: {PATH: 0.1}, two: {PATH: 0.4}}}"
+    named = text.replace(
+        RATE, RATE + "\n    " + change.replace("NAME", "regularization").replace("PATH", "dropout.output")
+    )
+    assert read_text(tmp_path, named).search is not None
+    other = text.replace(
+        RATE, RATE + "\n    " + change.replace("NAME", "dropout.x").replace("PATH", "model.init_range")
+    )
+    (line,) = errors_of(tmp_path, other)
+    assert "search.space.dropout.x: a population changes values in mid-training" in line
+
+
+def test_what_a_variants_own_range_cannot_give_is_left_out_of_its_start(tmp_path: Path) -> None:
+    clip = "    optimizer.clip: {kind: choice, among: [null, 0.5]}\n  start: [{optimizer.clip: null}]\n"
+    own = "  variants: {no width: {optimizer.clip: {kind: uniform, low: 0.1, high: 0.5}}}\n"
+    text = TUNE[: TUNE.index("    head:")] + clip + own + TUNE[TUNE.index("components:") :]
+    text = text.replace("clip: {off: {optimizer.clip: 0.5}}", "width: {off: {model.embedding_size: 4}}")
+    full, width = search_tasks(read_text(tmp_path, text).at("paper"))
+    assert full.starts() == [{"optimizer.clip": "null"}]
+    for sampler in (RandomSampler(kind="random"), TpeSampler(kind="tpe")):
+        values = Study(replace(width, searching=width.searching.model_copy(update={"sampler": sampler}))).next_values()
+        assert 0.1 <= values["optimizer.clip"] <= 0.5
+
+
+def test_a_number_of_a_start_is_the_option_of_that_value(tmp_path: Path) -> None:
+    clip = "    optimizer.clip: {kind: choice, among: [1.0, 0.5]}\n  start: [{optimizer.clip: 1}]\n"
+    text = SEARCH[: SEARCH.index("    head:")] + clip + SEARCH[SEARCH.index("seeds:") :]
+    (task,) = search_tasks(read_text(tmp_path, text).at("paper"))
+    assert task.starts() == [{"optimizer.clip": "1.0"}]
 
 
 def test_no_trial_is_stopped_early_unless_the_file_asks_for_it(tmp_path: Path) -> None:
