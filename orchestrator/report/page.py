@@ -96,7 +96,7 @@ def write_report(
     place, why_beside = place_for(folder, short, outcomes, if_fuller)
     title = f"{sweep.name}, scale {sweep.named_scale}" if sweep.named_scale else sweep.name
     caption = f"{title}, changes of test perplexity"
-    if comparison is not None and comparison.intervals:
+    if comparison is not None and comparison.noise:
         at_once = " (all at once)" if comparison.family_size > 1 else ""
         caption += f" with {level_in_words(comparison)} intervals{at_once}"
     with staged(place) as staging:

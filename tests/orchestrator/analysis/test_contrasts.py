@@ -150,6 +150,21 @@ def test_of_many_variants_no_contrast_is_narrower_than_by_the_noise_of_the_noisi
     assert (ends.high - ends.low) / 2 == pytest.approx(stats.t.isf(0.025, 1) * 0.01 / 8 / math.sqrt(2))
 
 
+def test_a_noisy_variant_of_a_design_is_not_believed_to_be_like_the_others() -> None:
+    """Of four variants the first has five times the noise, of which the others would lend it less."""
+    ablation, deviations = Ablation("factorial", ("A", "B")), np.array([0.05, 0.01, 0.01, 0.01])
+    orders = np.array([[-1, 0, 1], [0, 1, -1], [1, -1, 0], [-1, 1, 0]])
+    cells = zip((Factors(), *ablation.removals), deviations[:, None] * orders, strict=True)
+    _, result = judged(ablation, dict(cells))
+    assert result.noise is not None and result.noise.correlation is not None and result.noise.correlation.used == 0
+    parts = (deviations / 2) ** 2 / 3
+    degrees = parts.sum() ** 2 / (parts**2 / 2).sum() / 1.25
+    ends = result.effects["main effect no A"].interval
+    assert ends is not None and degrees < 2
+    expected = stats.t.isf((1 - 0.95 ** (1 / 3)) / 2, 2) * math.sqrt(parts.sum())
+    assert (ends.high - ends.low) / 2 == pytest.approx(expected)
+
+
 def test_a_contrast_whose_own_variants_have_no_noise_has_no_verdict() -> None:
     kinds = {"": "softmax", "x": "mixture", "y": "ecoc"}
     losses = {"": [4.0] * 3, "x": [4.1] * 3, "y": [4.2, 4.3, 4.1]}

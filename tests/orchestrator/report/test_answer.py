@@ -19,7 +19,7 @@ from orchestrator.report.sections.ablation import AblationRow, Spread, ablation_
 from orchestrator.report.sections.answer import answer
 from orchestrator.report.sections.verdicts import verdict_in_words
 from orchestrator.sweep.designs import Ablation
-from tests.support.factories import FULL, make_curve, make_record, make_trial, number
+from tests.support.factories import FULL, make_curve, make_record, make_score, make_trial, number
 
 NO_DESIGN = Ablation("none", ())
 SIZE = r"[\d.]+% \([+−][\d.]+% to [+−][\d.]+%\)"
@@ -117,6 +117,14 @@ def test_what_is_certain_on_this_test_text_alone_is_said_to_be(sign: int, verb: 
     assert "ot decided: “b”" not in said
 
 
+def test_more_of_them_than_a_sentence_lists_are_counted() -> None:
+    names = [f"v{k}" for k in range(9)]
+    rows, comparison = table({"full": near(60.0)} | {name: near(60.05) for name in names})
+    here = {"decided_on_this_text": True, "interval": Interval(-0.1, 0.1), "verdict": "not decided"}
+    rows[1:] = [replace(row, effect=replace(row.effect, **here)) for row in rows[1:] if row.effect]
+    assert "not for other texts: 9 changes (all within −10% to +11%). (Ranges" in answer(rows, comparison, "mini")
+
+
 def test_the_best_is_one_some_or_not_told_if_it_may_be_any() -> None:
     def best(**tests: Sequence[float]) -> tuple[str, ...]:
         return possibly_best(outcomes_of(tests))
@@ -191,6 +199,13 @@ def test_the_baseline_is_held_against_the_paper_by_where_one_more_seed_would_lie
     assert "Validation" not in text
     assert "reaches" not in answer(rows, comparison, "mini")
     assert Spread(61.0, None, 1).one_more_seed is None and Spread(61.0, 0.0, 3).one_more_seed is None
+
+
+def test_equal_seeds_have_no_deviation_whatever_their_mean_is_rounded_to() -> None:
+    scores = [make_score(57.3)] * 3
+    assert np.std([score.perplexity for score in scores]) > 0, "rounding alone"
+    spread = Spread.of(scores)
+    assert (spread.mean, spread.deviation, spread.of_mean) == (scores[0].perplexity, 0.0, None)
 
 
 def test_one_more_seed_lies_where_it_is_said_to_in_19_of_20_sweeps() -> None:

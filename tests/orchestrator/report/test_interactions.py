@@ -70,6 +70,15 @@ def test_both_tells_what_each_brings_alone_and_its_interaction_with_the_rest(tmp
     assert "defining relation" not in found and "Aliases" not in found
 
 
+def test_a_design_of_one_component_has_no_contrasts_and_one_of_two_a_single_interaction(tmp_path: Path) -> None:
+    for design in ("factorial", "both"):
+        text, rows = page(tmp_path / design, design, "A", seeds=3)  # type: ignore[arg-type]
+        assert not rows and "## Interactions" not in text
+        assert answer(text).count("emoving A") == 1
+    text, rows = page(tmp_path / "two", "pairs", "A", "C", seeds=3)
+    assert list(rows) == ["interaction A × C"] and "ot decided: the interaction A × C" in answer(text)
+
+
 def test_what_is_decided_stands_before_what_a_design_leaves_open(tmp_path: Path) -> None:
     ablation, trials = Ablation("both", ("A", "B", "C")), []
     for k, away in enumerate((Factors(), *ablation.removals)):  # whatever is away costs a tenth, and more no more

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from lm.record import Evaluation, read_record, write_curve, write_record
+from orchestrator import load_report
 from orchestrator.analysis.looks import Looks
 from orchestrator.analysis.statistics import compare
 from orchestrator.report import files
@@ -325,6 +326,43 @@ def test_one_compared_variant_is_not_told_of_others(tmp_path: Path, sweep: Sweep
     assert "with simultaneous 95% intervals, among which rows without a verdict do not count; within" in two
     assert "Student's t, simultaneous over 2 comparisons. They cover" in two
     assert "the cache in one" not in two
+
+
+def test_intervals_of_another_budget_stand_each_by_itself(tmp_path: Path) -> None:
+    """Nothing shares the level with them: neither a comparison that gets a verdict nor another without one."""
+    for others in (("longer", "longest"), ("longer", "wider")):
+        trials = [make_trial("full", seed) for seed in (1, 2, 3)]
+        for k, name in enumerate(others, 1):
+            change = {"batch_size": 30} if name == "wider" else {"epochs": FULL.epochs + k}
+            trials += [make_trial(name, seed, **change) for seed in (1, 2, 3)]
+        for trial in trials:
+            settle(tmp_path / others[1] / "runs", trial, 60.0 + trial.seed / 10 + len(trial.variant))
+        artist = NoArtist()
+        page = write(tmp_path / others[1], trials, artist=artist)
+        assert "(Ranges: 95% intervals, each by itself, of the change in test perplexity" in answer(page)
+        assert artist.asked["forest.svg"][3] == "95%" and "with 95% intervals" in page
+
+
+def test_a_caption_without_intervals_says_nothing_of_them(tmp_path: Path, sweep: Sweep) -> None:
+    page = write(tmp_path, sweep(full=[60.0, 60.1, 60.2], b=[70.0, None, 70.2], c=[None, None, 61.0]))
+    assert "Change of test perplexity against “full”; within the grey band, ±0.5%, a change counts as none." in page
+
+
+def test_a_reason_with_a_carriage_return_is_one_cell(tmp_path: Path, sweep: Sweep) -> None:
+    trials = [*sweep(full=[60.0, 60.3]), make_trial("b", 1, batch_size=99)]
+    settle(tmp_path / "runs", trials[-1], 61.0, status="failed", reason="RuntimeError: step 1\rstep 2")
+    write(tmp_path, trials)
+    table = load_report(tmp_path / "report").trials
+    assert table.num_rows == 3 and "RuntimeError: step 1 step 2" in table["reason"].to_pylist()
+
+
+def test_a_thousand_epochs_are_written_out(tmp_path: Path) -> None:
+    trials = [
+        make_trial(name, 1, batch_size=20 + k, epochs=1500, finetune=None) for k, name in enumerate(("full", "b"))
+    ]
+    for trial in trials:
+        settle(tmp_path / "runs", trial, 60.0)
+    assert "| full | 1500 of 1500 |" in write(tmp_path, trials)
 
 
 def test_an_interval_that_a_later_step_decides_ends_at_zero_and_the_page_says_why(tmp_path: Path, sweep: Sweep) -> None:

@@ -53,7 +53,7 @@ def row(name: str, nats: float, half: float | None = 0.01, verdict: str = "not d
 
 
 def forest_of(rows: Sequence[ForestRow], baseline: str = "full") -> Figure:
-    return forest(rows, MARGIN, baseline, "95%")
+    return forest(rows, MARGIN, baseline, "simultaneous 95%")
 
 
 def frequency_of(rows: Sequence[DifferenceRow], baseline: str = "full", classes: int = 6) -> Figure:
