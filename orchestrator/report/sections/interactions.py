@@ -237,8 +237,8 @@ def contrast_sentences(rows: Sequence[InteractionRow]) -> tuple[list[str], list[
             f"{len(known)} of {of_all} {'are' if len(known) > 1 else 'is'} decided: {listed(named[:LISTED])}"
         )
     elif any(row.effect.verdict != "no verdict" for row in every):
-        one = f"{NOT_DECIDED}: the interaction {escape(every[0].estimand.name)}"
-        left_open.append(one if len(every) == 1 else f"none of {len(every)} interactions is decided")
+        open_one = f"{NOT_DECIDED}: the interaction {escape(every[0].estimand.name)}"
+        left_open.append(open_one if len(every) == 1 else f"none of {len(every)} interactions is decided")
     if without := sum(row.effect.verdict == "no verdict" for row in rows):
         left_open.append(f"no verdict on {counted(without, 'contrast')}")
     return decided, left_open
