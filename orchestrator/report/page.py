@@ -133,7 +133,7 @@ def _text(
     at_papers_scale = sweep.published_scale
     base = outcomes.of_baseline[0].trial.spec
     line = published_line(report.published, outcomes.baseline) if at_papers_scale else None
-    searched_once = any(search.task.seed is None for search in report.searches)  # not again for every seed
+    searched_once = any(search.task.seed is None and search.ended and search.best for search in report.searches)
     return template("page.md.jinja").render(
         report=report,
         sweep=sweep,
@@ -156,14 +156,14 @@ def _text(
         words=word_section(outcomes, records, rows, measures, pictures),
         search=search_section(report.searches, pictures),
         texts=text_section(outcomes, records, sweep.generate),
-        doses=dose_sections(outcomes, sweep.doses, measures, pictures),
+        doses=dose_sections(outcomes, sweep.doses, measures, report.published, pictures),
         analyses=analysis_sections(outcomes, records, sweep.analyses, measures, pictures),
         fits=list(tables.fit_table(outcomes)),
         costs=list(tables.cost_table(outcomes)),
         other_budgets=tables.other_budgets(outcomes),
         devices=sorted({record.device for seeds in tables.trained(outcomes).values() for record in seeds}),
         untrained=untrained(outcomes.all),
-        found_by_seed=bool(report.searches) and not searched_once,
+        found_by_seed=any(search.task.seed is not None for search in report.searches),
         provenance=tables.provenance(outcomes, sweep.named_scale, report.searches, records),
         picture=pictures.on_page,
         base=base,

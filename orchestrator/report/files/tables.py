@@ -19,6 +19,7 @@ from orchestrator.report.markdown import environment, plain
 from orchestrator.report.sections.ablation import RECALLED, REFERENCE, AblationRow, ReferenceRow
 from orchestrator.report.sections.interactions import InteractionRow
 from orchestrator.report.sections.published import RECALLED_MARK, printed, published_percent
+from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import SearchState
 from orchestrator.words import MINUS, NOTHING, listed, number
 
@@ -42,6 +43,8 @@ _SPECIAL = {
     "[": "{[}",
     "]": "{]}",
     "--": "{-}{-}",
+    ",,": "{,},",
+    "*": "{*}",
 }
 _SPECIAL_CHARACTER = re.compile("|".join(map(re.escape, _SPECIAL)))
 
@@ -167,7 +170,11 @@ def _ends(name: str, interval: Interval | None) -> dict[str, object]:
 
 
 def _search_lines(searches: Sequence[SearchState]) -> Iterator[dict[str, object]]:
-    """A line a trial of a search, with a column for each value that some search chose."""
+    """A line a trial of a search, with a column for each value that some search chose, and each further objective.
+
+    Of a population `parent` is the trial from which it went on, None in the first generation.
+    """
+    of_population = any(search.task.population for search in searches)
     paths = list(dict.fromkeys(path for search in searches for path in search.task.space))
     for search in searches:
         for trial in search.trials:
@@ -178,9 +185,16 @@ def _search_lines(searches: Sequence[SearchState]) -> Iterator[dict[str, object]
                 "epochs": trial.epochs,
                 "seconds": trial.seconds,
                 "valid_nats_per_token": trial.valid_nats,
+                **_objectives(search, trial),
+                **({"parent": trial.parent} if of_population else {}),
                 "key": trial.key,
                 **{path: trial.values.get(path) for path in paths},
             }
+
+
+def _objectives(search: SearchState, trial: SearchTrial) -> dict[str, object]:
+    values = trial.objectives or [None] * len(search.task.objectives)
+    return {name: v for name, v in zip(search.task.objectives, values, strict=True) if name != "validation"}
 
 
 def _measure_lines(outcome: Outcome) -> Iterator[dict[str, object]]:

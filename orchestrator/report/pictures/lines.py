@@ -57,7 +57,7 @@ class LinePanel:
 def lines_figure(panels: Sequence[LinePanel], baseline: str) -> Figure:
     """The panels side by side, a colour for each name, one legend above."""
     names = list(dict.fromkeys(line.name for panel in panels for line in panel.lines))
-    styles = line_styles(names, baseline if baseline in names else None)
+    styles, others = line_styles(names, baseline if baseline in names else None), [n for n in names if n != baseline]
     width = 8.6 if len(panels) > 1 else 6.4
     shown = {name: style.one_line(name, 40) for name in names}
     columns = max(1, min(3, int(_CHARACTERS * width) // (_KEY + max(map(len, shown.values()), default=0))))
@@ -70,6 +70,8 @@ def lines_figure(panels: Sequence[LinePanel], baseline: str) -> Figure:
             aside = (number - (len(panel.lines) - 1) / 2) * min(0.08, 0.6 / len(panel.lines)) if panel.ticks else 0.0
             x = [value + aside for value in line.x]
             mark = "o" if len(line.x) <= _MOST_MARKED else ""
+            if panel.ticks and line.name in others:  # no dashes tell apart the colours that come again
+                mark = style.SHAPES[others.index(line.name) // len(style.COLOURS) % len(style.SHAPES)]
             (key,) = axes.plot(
                 x,
                 line.mean,

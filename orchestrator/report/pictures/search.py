@@ -11,13 +11,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator, NullLocator
+from matplotlib.ticker import MaxNLocator
 
 from orchestrator.report.pictures import style
 from orchestrator.report.pictures.heads import MARKERS
 from orchestrator.report.pictures.style import COLOURS, GREY
 
-_SHAPES = "os^vDPX"
 _WIDTH = 5.8
 """Inches; on a page of 400 pixels the letters can still be read."""
 _Y = "validation perplexity (log scale)"
@@ -79,7 +78,7 @@ def slices(trials: Sequence[SearchPoint], axes_shown: Sequence[SearchAxis]) -> F
     """A small panel for each searched value over its range; a ring marks the best of each search."""
     columns = min(len(axes_shown), 3)
     rows = math.ceil(len(axes_shown) / columns)
-    figure = Figure(figsize=(_WIDTH + 0.4, 1.75 * rows + (0.5 if rows > 1 else 0.9)))
+    figure = Figure(figsize=(_WIDTH + 0.4, 1.75 * rows + (0.5 if rows > 1 else 0.9) + _long_legend(trials)))
     complete = sorted((point for point in trials if point.complete), key=lambda point: -point.perplexity)
     best = [*{point.search: point for point in complete}.values()]
     for place, searched in enumerate(axes_shown):
@@ -140,7 +139,7 @@ def _axes_of_perplexity(
     trials: Sequence[SearchPoint], shown: Sequence[SearchPoint], x_label: str
 ) -> tuple[Figure, Axes, float]:
     """A figure with the legend of the trials, axes over whole numbers, the perplexity at which far ones stand."""
-    figure = Figure(figsize=(_WIDTH, 3.3))
+    figure = Figure(figsize=(_WIDTH, 3.3 + _long_legend(trials)))
     axes = figure.subplots()
     top = style.perplexity_axis(axes, [point.perplexity for point in shown])
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
@@ -159,8 +158,7 @@ def _across(axes: Axes, searched: SearchAxis) -> None:
     (low, high), log = searched.ends, searched.scale == "log"
     if log:
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.xaxis.set_minor_locator(NullLocator())
+        style.log_ticks(axes.xaxis, (low, high))
     else:
         axes.xaxis.set_major_locator(MaxNLocator(4, steps=style.ROUND_STEPS))
     margin = (high / low) ** 0.04 if log else 0.04 * (high - low)
@@ -188,7 +186,12 @@ def _markers(trials: Sequence[SearchPoint]) -> dict[str, style.Style]:
     if set(groups) <= MARKERS.keys():
         return {group: MARKERS[group] for group in groups}
     colours = [COLOURS[(k + 1) % len(COLOURS)] for k in range(len(groups))]
-    return {group: style.marker(_SHAPES[k % len(_SHAPES)], 6, colours[k]) for k, group in enumerate(groups)}
+    return {group: style.marker(style.SHAPES[k % len(style.SHAPES)], 6, colours[k]) for k, group in enumerate(groups)}
+
+
+def _long_legend(trials: Sequence[SearchPoint]) -> float:
+    """Inches that a legend of more than two rows takes beyond them."""
+    return 0.17 * max(0, math.ceil(len(_markers(trials)) / 3) - 2)
 
 
 def _legend(figure: Figure, trials: Sequence[SearchPoint]) -> None:

@@ -27,6 +27,7 @@ Limits = tuple[float, float]
 # Paul Tol's "muted" scheme: nine colours that differ with every common kind of colour blindness.
 COLOURS = ("#CC6677", "#332288", "#117733", "#88CCEE", "#882255", "#44AA99", "#999933", "#AA4499", "#DDCC77")
 DASHES = ("solid", "dashed", "dotted", "dashdot")  # names that matplotlib and Bokeh share
+SHAPES = "os^vDPX"
 GREY = "#8c8c8c"
 # Of a change in perplexity: rose and indigo differ in hue for every eye, and in lightness without colour.
 HURTS, HELPS = COLOURS[:2]

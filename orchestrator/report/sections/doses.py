@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
@@ -15,10 +15,10 @@ from orchestrator.analysis.outcomes import Group, Outcomes, last_trained
 from orchestrator.report.markdown import Rows
 from orchestrator.report.pictures import Pictures
 from orchestrator.report.pictures.lines import Line, LinePanel, lines_figure
-from orchestrator.report.sections.published import printed_measures
+from orchestrator.report.sections.published import printed, printed_measures
 from orchestrator.report.sections.verdicts import level_in_words
 from orchestrator.sweep.override import value_at
-from orchestrator.sweep.published import Measure
+from orchestrator.sweep.published import Measure, Published
 from orchestrator.sweep.scaled import Dose
 from orchestrator.words import Markdown, difference, escape, significant, spread
 
@@ -36,14 +36,20 @@ class DoseSection:
 
 
 def dose_sections(
-    outcomes: Outcomes, doses: Sequence[Dose], measures: Sequence[Measure], pictures: Pictures
+    outcomes: Outcomes,
+    doses: Sequence[Dose],
+    measures: Sequence[Measure],
+    papers: Mapping[str, Published],
+    pictures: Pictures,
 ) -> list[DoseSection]:
     """A section for each number of the sweep file that complete variants differ in; draws their pictures."""
     sections = []
     for place, dose in enumerate(doses, 1):
         if groups := _lines(outcomes, dose):
-            printed = printed_measures(outcomes, measures, dose.measure)
-            panel, rows = _panel(outcomes, dose, groups, printed)
+            of_papers = printed_measures(outcomes, measures, dose.measure)
+            if dose.measure == "test_perplexity":
+                of_papers = {name: printed(paper.test) for name, paper in papers.items() if paper.test}
+            panel, rows = _panel(outcomes, dose, groups, of_papers)
             pictures.draw(f"dose-{place}.svg", lines_figure, [panel], "")
             sections.append(DoseSection(dose, f"dose-{place}.svg", rows))
     return sections
@@ -96,7 +102,7 @@ def _lines(outcomes: Outcomes, dose: Dose) -> list[dict[str, float]]:
 
 
 def _panel(
-    outcomes: Outcomes, dose: Dose, groups: Sequence[dict[str, float]], printed: dict[str, str]
+    outcomes: Outcomes, dose: Dose, groups: Sequence[dict[str, float]], of_papers: dict[str, str]
 ) -> tuple[LinePanel, Rows]:
     """A line for each group of variants, and a row for each variant."""
     rows, lines = Rows(), list[Line]()
@@ -109,10 +115,10 @@ def _panel(
             {
                 dose.of: f"{numbers[variant]:g}",
                 "Variant": variant,
-                label.capitalize(): spread(fmean(values), stdev(values) if len(values) > 1 else None),
+                label.capitalize(): spread(fmean(values), stdev(values)) if len(values) > 1 else significant(values[0]),
                 "Lowest": significant(min(values)),
                 "Highest": significant(max(values)),
-                "Published": printed.get(variant),
+                **({"Published": of_papers.get(variant)} if of_papers.keys() & outcomes.keys() else {}),
                 "Seeds": len(values),
             }
             for variant, values in seeds.items()

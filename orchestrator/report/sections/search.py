@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lm.spec import TrainSpec
 from orchestrator.report.markdown import Row, Rows
 from orchestrator.report.pictures import Pictures
 from orchestrator.report.sections.search_pictures import (
@@ -21,8 +22,9 @@ from orchestrator.report.sections.search_pictures import (
 from orchestrator.search.events import SearchTrial, SearchTrialStatus
 from orchestrator.search.ledger import FEWEST_FOR_IMPORTANCE, SearchState, best, front
 from orchestrator.search.population import history, own_share
+from orchestrator.sweep.override import override
 from orchestrator.sweep.searches import Searching, Tune
-from orchestrator.sweep.space import Dimension, OneOf, dimensions_of, is_log, range_in_words
+from orchestrator.sweep.space import Dimension, Integer, OneOf, dimensions_of, is_log, range_in_words
 from orchestrator.words import Markdown, counted, duration, escape, listed
 
 _EDGE = 0.02
@@ -55,6 +57,7 @@ class SearchSection:
     hardly_tried: Markdown
     edges: list[Markdown]
     hardly_chosen: Sequence[str]
+    stopped_early: int
     untuned: Sequence[str]
     changed: Sequence[str]
     misfits: Mapping[str, str]
@@ -75,7 +78,7 @@ def search_section(searches: Sequence[SearchState], pictures: Pictures) -> Searc
     options, hardly_tried = _options(searches)
     importance, why_not = _importance(first)
     shares = [row["Value"] for row in importance]
-    waiting = [s for s in searches if isinstance(s.task.searching, Tune) or s.task.built_on]  # variants of the file do
+    stopped = sum(trial.state == "stopped" for search in searches for trial in search.trials)
     return SearchSection(
         first=first,
         ended=ended,
@@ -85,7 +88,8 @@ def search_section(searches: Sequence[SearchState], pictures: Pictures) -> Searc
         hardly_tried=Markdown(listed(hardly_tried)),
         edges=[words for search in searches if (words := _edges(search))],
         hardly_chosen=hardly_chosen(searches),
-        untuned=[search.task.title for search in waiting if search.ended and search.best is None],
+        stopped_early=0 if first.task.population else stopped,
+        untuned=[search.task.title for search in searches if search.ended and search.best is None],
         changed=[] if ended and first.best is None else [v for v in first.task.built_on if v not in first.misfits],
         misfits=first.misfits if ended else {},
         trials=list(_trials(first)) if has_front or len(searches) == 1 else [],
@@ -155,17 +159,26 @@ def _edges(search: SearchState) -> Markdown:
     """The search, and the searched paths whose best value lies at an end of its range; empty if none does."""
     values = search.best.values if search.best else {}
     drawn = search.task.drawn(values).dimensions if values else {}
-    edges = [key for key, dimension in drawn.items() if _is_at_edge(dimension, values[key])]
+    spec = search.task.drawn(values).last_spec if values else search.task.base
+    edges = [key for key, dimension in drawn.items() if _is_at_edge(key, dimension, values[key], spec)]
     return Markdown(f"{escape(search.task.title)} (`{'`, `'.join(edges)}`)" if edges else "")
 
 
-def _is_at_edge(dimension: Dimension, value: Any) -> bool:
+def _is_at_edge(key: str, dimension: Dimension, value: Any, spec: TrainSpec) -> bool:
+    """Whether a value lies at an end of its range that the range could be widened beyond."""
     if isinstance(dimension, OneOf):  # of two numbers each would be at an edge, which says nothing
         numbers = [v for v in dimension.options.values() if isinstance(v, int | float) and not isinstance(v, bool)]
         ordered = len(numbers) == len(dimension.options) > 2
         return ordered and dimension.options[value] in (min(numbers), max(numbers))
+    if isinstance(dimension, Integer) and dimension.high - dimension.low == 1:
+        return False
     low, high, at = map(math.log if is_log(dimension) else float, (dimension.low, dimension.high, value))
-    return not _EDGE <= (at - low) / (high - low) <= 1 - _EDGE
+    share = (at - low) / (high - low)
+    if _EDGE <= share <= 1 - _EDGE:
+        return False
+    step = 1 if isinstance(dimension, Integer) else _EDGE * (dimension.low if is_log(dimension) else high - low)
+    beyond = dimension.low - step if share < _EDGE else dimension.high + step
+    return not override(spec, {key: beyond})[1]
 
 
 def trials_of_tuning(searches: Sequence[SearchState], variants: Sequence[str]) -> list[int]:

@@ -15,10 +15,10 @@ from lm.spec import BlendedAugmentedLoss, Cache, MixtureHead, SoftmaxHead
 from orchestrator.api import load_sweep
 from orchestrator.report.pictures.lines import Line, LinePanel, lines_figure
 from orchestrator.sweep import SweepError
-from orchestrator.sweep.published import Measure
+from orchestrator.sweep.published import Measure, Published
 from orchestrator.sweep.scaled import Dose
 from orchestrator.trials.trial import Trial
-from tests.support.factories import CACHE, make_curve, make_record, make_trial
+from tests.support.factories import CACHE, make_curve, make_record, make_trial, number
 from tests.support.pages import NoArtist, write
 from tests.support.places import SWEEP
 
@@ -98,7 +98,10 @@ def test_its_table_has_the_published_value(tmp_path: Path) -> None:
 def test_the_effect_on_perplexity_needs_no_measure(tmp_path: Path) -> None:
     text = page(tmp_path, Dose(of="head.augmented.share"))
     rows = [line for line in section(text, "Test perplexity by head.augmented.share") if line.startswith("| 0.5")]
-    assert len(rows) == 1 and "| 127.0 ± 1.0 | 126.0 | 128.0 | – |" in rows[0]
+    assert len(rows) == 1 and "| 127.0 ± 1.0 | 126.0 | 128.0 | 3 |" in rows[0]
+    papers = {"beta 0.5 tau 10": Published(None, number(120.5, "recalled"))}
+    text = page(tmp_path / "papers", Dose(of="head.augmented.share"), published=papers)
+    assert "| 127.0 ± 1.0 | 126.0 | 128.0 | 120.5† | 3 |" in text and "† from memory" in text
 
 
 def test_a_number_that_no_complete_variants_differ_in_has_no_section(tmp_path: Path) -> None:

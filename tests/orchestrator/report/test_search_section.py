@@ -93,6 +93,38 @@ def test_the_best_of_listed_numbers_is_at_an_edge_if_none_is_beyond(
     assert ("**At the edge of its range**: best found (`optimizer.learning_rate`)" in text) == is_edge
 
 
+def test_an_end_beyond_which_there_is_no_value_is_no_edge(tmp_path: Path) -> None:
+    ranges = {"dropout.output: {kind: uniform, low: 0.0, high: 0.5}": (0.0, False)}
+    ranges |= {"dropout.output: {kind: uniform, low: 0.1, high: 0.5}": (0.1, True)}
+    ranges |= {"model.layers: {kind: integer, low: 2, high: 3}": (3, False)}
+    ranges |= {"model.layers: {kind: integer, low: 2, high: 4}": (4, True)}
+    for k, (searched, (best, is_edge)) in enumerate(ranges.items()):
+        path = searched.partition(":")[0]
+        text = SEARCH.replace("optimizer.learning_rate: {kind: log_uniform, low: 0.1, high: 10.0}", searched)
+        place = tmp_path / str(k)
+        place.mkdir()
+        task = search_tasks(at_paper(place, text))[0]
+        said = page(place, SearchState(task, place / "none", (found(0, 110.0, values={path: best}),)))
+        assert (f"**At the edge of its range**: best found (`{path}`)" in said) == is_edge, searched
+
+
+def test_a_search_without_a_complete_trial_found_nothing(tmp_path: Path, task: SearchTask) -> None:
+    diverged = [found(number, None, state="diverged") for number in range(2)]
+    text = page(tmp_path, SearchState(task, tmp_path / "none", tuple(diverged)))
+    assert "**The search found nothing**: no trial was complete, so the table has the base alone." in text
+    assert "what one search found" not in text and "Not tuned" not in text
+
+
+def test_a_scheduler_that_stopped_nothing_is_not_said_to_have(tmp_path: Path) -> None:
+    text = SEARCH.replace("  trials: 2\n", "  trials: 2\n  scheduler: {kind: median}\n")
+    task = search_tasks(at_paper(tmp_path, text))[0]
+    for last, said in (("complete", "stopped no trial."), ("stopped", "stopped trials early, in the search alone.")):
+        trials = found(0, 110.0), found(1, 120.0 if last == "complete" else None)
+        place = tmp_path / last
+        place.mkdir()
+        assert said in page(place, SearchState(task, tmp_path / "none", trials))
+
+
 def test_a_front_shows_every_objective(tmp_path: Path) -> None:
     text = SEARCH.replace("  trials: 2\n", "  trials: 2\n  objectives: [validation, parameters]\n  scheduler: null\n")
     task = search_tasks(at_paper(tmp_path, text))[0]
@@ -108,6 +140,9 @@ def test_a_front_shows_every_objective(tmp_path: Path) -> None:
     assert "| 1 | 110.00 | 1,000,000 | 4 | 30.0 s | optimizer.learning_rate 1.0 |" in front
     assert "| 0 | 120.00 | 2,000 | 4 | 30.0 s | optimizer.learning_rate 1.0 |" in front
     assert "115.00" not in front
+    lines = (tmp_path / "report/searches.csv").read_text(encoding="utf-8").splitlines()
+    assert lines[0].split(",")[5:8] == ["valid_nats_per_token", "parameters", "key"]
+    assert [line.split(",")[6] for line in lines[1:]] == ["2000.0", "1000000.0", "1000000.0"]
     points, *labels = artist.asked["front.svg"]
     assert [(p.number, p.x, round(p.y), p.name is None) for p in points] == [
         (0, 2000.0, 120, False),
