@@ -130,13 +130,13 @@ def evaluate(
     if window is not None:
         grid = {
             "window": numbers("--window", window, int),
-            "weight": numbers("--weight", weight or _WEIGHT, float),
-            "flatness": numbers("--flatness", flatness or _FLATNESS, float),
+            "weight": numbers("--weight", _WEIGHT if weight is None else weight, float),
+            "flatness": numbers("--flatness", _FLATNESS if flatness is None else flatness, float),
         }
-        cache = checked(Cache, {"mode": mode or _MODE, **grid})
+        cache = checked(Cache, {"mode": _MODE if mode is None else mode, **grid})
     if dynamic:
-        rates = numbers("--learning-rate", learning_rate or _RATE, float)
-        decays = numbers("--decay", decay or _DECAY, float)
+        rates = numbers("--learning-rate", _RATE if learning_rate is None else learning_rate, float)
+        decays = numbers("--decay", _DECAY if decay is None else decay, float)
         each = _SEGMENT if segment is None else segment
         adaptation = checked(Dynamic, {"learning_rate": rates, "decay": decays, "segment": each})
     from lm.rescore import rescore

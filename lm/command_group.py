@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
@@ -109,7 +110,8 @@ class CommandGroup(TyperGroup):
         """
         _check_names()
         try:
-            return super().invoke(ctx)
+            with _said_if_it_cannot_be_written():
+                return super().invoke(ctx)
         except typer.BadParameter as error:
             if isinstance(error.__cause__, ValidationError):
                 got = error.__cause__.errors(include_url=False)[0]["input"]
@@ -118,11 +120,23 @@ class CommandGroup(TyperGroup):
                 error.message = said if repr(got) in said else f"{said}, got {got}"
                 error.__cause__ = None  # it is said, once, though this group may lie within another
             raise
-        except OSError as error:
-            if not cannot_write(error, broadly=True):
-                raise
-            typer.echo(in_a_line(error), err=True)
-            raise typer.Exit(CANNOT_WRITE) from None
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """Read the line; `--help` and `--version` write here already."""
+        with _said_if_it_cannot_be_written():
+            return super().make_context(*arguments, **options)
+
+
+@contextmanager
+def _said_if_it_cannot_be_written() -> Iterator[None]:
+    """Exit code 5 and one line for what cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        if not cannot_write(error, broadly=True):
+            raise
+        typer.echo(in_a_line(error), err=True)
+        raise typer.Exit(CANNOT_WRITE) from None
 
 
 def _check_names() -> None:

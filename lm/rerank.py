@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, assert_never
 
 import torch
-from pydantic import Field, ValidationError
+from pydantic import Field, StrictInt, StrictStr, ValidationError
 
 from lm.brackets import labelled_f1
 from lm.data.text import EOS, UNKNOWN, lines_of
@@ -28,15 +28,15 @@ _BATCH_TOKENS = 8192
 class Candidate(Part):
     """A text, and the logarithm of what its first model gave it."""
 
-    text: str = Field(min_length=1)
-    score: float | None = Field(default=None, allow_inf_nan=False)
+    text: str = Field(pattern=r"\S")
+    score: float | None = Field(default=None, allow_inf_nan=False, strict=True)
 
 
 class Candidates(Part):
     """The candidates for one input; `gold`, if given, is the true tree."""
 
     candidates: tuple[Candidate, ...] = Field(min_length=1)
-    id: str | int | None = None
+    id: StrictStr | StrictInt | None = None
     gold: str | None = None
 
 
@@ -137,19 +137,23 @@ def read_candidates(path: Path) -> Iterator[Candidates]:
             raise ValueError(f"{path}:{number}: {place}{problem.text}") from error
 
 
-def check_candidates(path: Path, vocabulary: Sequence[str], rule: Ranking) -> None:
+def check_candidates(path: Path, vocabulary: Sequence[str], rule: Ranking, weight: float = 0.0) -> None:
     """Read a file whole before anything is scored; ValueError names the first line that is wrong.
 
-    Wrong are: a word that the vocabulary lacks, if it has no `<unk>`; no scores, if the rule interpolates with them;
-    trees whose brackets do not fit, or whose words are not the gold tree's; a file without lines.
+    Wrong are: a word that the vocabulary lacks, if it has no `<unk>`; no scores, if the rule interpolates with them, or
+    one that is infinite times the weight; trees whose brackets do not fit, or whose words are not the gold tree's; a
+    file without lines, or one that cannot be read twice.
     """
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path}: should be a regular file, because it is read twice")
     ids = {word: i for i, word in enumerate(vocabulary)}
     number = 0
     for number, of in enumerate(read_candidates(path), 1):
         for place, candidate in enumerate(of.candidates):
             try:
                 token_ids(candidate.text, ids)
-                _score(rule, 0.0, candidate, 0.0, 1)
+                if not math.isfinite(_score(rule, weight, candidate, 0.0, 1)):
+                    raise ValueError(f"the score {candidate.score:g} times the weight {weight:g} is infinite")
                 if of.gold is not None:
                     labelled_f1([(candidate.text, of.gold)])
             except ValueError as error:

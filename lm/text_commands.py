@@ -117,8 +117,9 @@ def rerank(
     def printed(kept: list[KeptModel]) -> Iterator[tuple[Candidates, int]]:
         """Print each result; those with a true tree."""
         words, models = kept[0].corpus.vocabulary, [each.model for each in kept]
-        check_candidates(file, words, score)
-        for result in ranked(models, words, read_candidates(file), score, 1.0 if weight is None else weight):
+        of_score = 1.0 if weight is None else weight
+        check_candidates(file, words, score, of_score)
+        for result in ranked(models, words, read_candidates(file), score, of_score):
             print(json.dumps(result.as_data(), ensure_ascii=False), flush=True)
             if result.of.gold is not None:
                 yield result.of, result.best

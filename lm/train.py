@@ -192,7 +192,7 @@ def load_model(
     spec = record.spec
     names = [*record.best_epochs, *spec.stages_left(record.best_epochs)]
     trained = [name for name in names if name != "cache"]
-    stage = stage or trained_stage(record)
+    stage = trained_stage(record) if stage is None else stage
     if stage not in trained:
         raise ValueError(f"{folder}: no stage {stage!r} with weights of its own{nearest(stage, trained)}")
     path = weights_path(folder, stage)

@@ -95,8 +95,8 @@ def places_of(
         else:
             places.append((begin, begin + len(ids)))
     if not places:
-        even = [(number + 1) * len(text) // (_EVEN_PLACES + 1) for number in range(_EVEN_PLACES)]
-        places = [(max(0, place - _EVEN_WORDS), place) for place in even]
+        even = [max(1, (number + 1) * len(text) // (_EVEN_PLACES + 1)) for number in range(_EVEN_PLACES)]
+        places = [(max(0, place - _EVEN_WORDS), place) for place in dict.fromkeys(even)]  # fewer in a tiny text
     return places, tuple(left_out)
 
 

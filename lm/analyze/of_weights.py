@@ -76,7 +76,7 @@ def _ask(settings: Analysis, runs: list[Path], stage: str | None, device: str, t
     for run in runs:
         try:
             record = settled_record(run)
-            of = stage or trained_stage(record)
+            of = trained_stage(record) if stage is None else stage
             answers[str(run)] = analyze(settings, record, run, stage=of, device=device, threads=granted)
         except ValueError as error:  # also of a corpus that is missing
             refuse(str(error))

@@ -106,7 +106,7 @@ def _scored(folder: Path, split: Split, stage: str | None) -> tuple[Record, str,
     stages = [result.name for result in record.stages if split == "valid" or result.test is not None]
     if not stages:
         raise ValueError(f"{folder}: no stage of this {record.status} trial was scored on {split}")
-    name = stage or stages[-1]
+    name = stages[-1] if stage is None else stage
     if name not in stages:
         raise ValueError(f"{folder}: no stage {name!r} was scored on {split}{nearest(name, stages)}")
     check_hashes(folder, record.hashes, (TOKENS,))

@@ -338,6 +338,8 @@ def test_what_evaluate_refuses(corpus_folder: Path, tmp_path: Path) -> None:
         ((tmp_path / "run", "--dynamic", "--segment", "0"), "--segment: should be greater than or equal to 1, got 0"),
         ((tmp_path / "run", "--mode", "full"), "--mode: goes with --window"),
         ((tmp_path / "run", "--window", "5", "--segment", "5"), "--segment: goes with --dynamic"),
+        ((tmp_path / "run", "--stage", ""), "no stage '' with weights of its own (valid here: train)"),
+        ((tmp_path / "run", "--window", "9", "--weight", ""), "--weight: expected numbers with commas, "),
         ((tmp_path / "run", "--stage", "finetune"), "no stage 'finetune' with weights of its own (valid here: train)"),
     ):
         result = invoke("evaluate", *arguments)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
@@ -189,6 +190,14 @@ def test_the_command_takes_an_ensemble_of_one_vocabulary(
         ('{"candidates": [{"text": "the"}]}', ["--score", "interpolated"], ":2: candidates.0: no score of 'the'"),
         ('{"candidates": [{"text": "the"}], "gold": "(S the"}', [], ":2: candidates.0: '(S' is never closed"),
         ('{"candidates": [{"text": "the"}], "gold": "dog"}', [], "has other words than the true tree"),
+        ('{"candidates": [{"text": " "}]}', [], ":2: candidates.0.text: "),
+        ('{"id": true, "candidates": [{"text": "the"}]}', [], ":2: id: should be text"),
+        ('{"candidates": [{"text": "the", "score": "1"}]}', [], ":2: candidates.0.score: should be a number"),
+        (
+            '{"candidates": [{"text": "the", "score": -1e300}]}',
+            ["--score", "interpolated", "--weight", "1e300"],
+            ":2: candidates.0: the score -1e+300 times the weight 1e+300 is infinite",
+        ),
         ('{"candidates": [{"text": "the"}]}', ["--weight", "2"], "--weight: is of the candidate's own score; add"),
         ("", ["--score", "interpolated", "--weight", "nan"], "--weight: should be a finite number, got nan"),
     ],
@@ -200,6 +209,13 @@ def test_what_is_refused_before_anything_is_scored(
     refused = invoke(treebank_trial, path, *options)
     assert refused.exit_code == 2 and refused.stdout == "" and said in refused.stderr
     assert len(refused.stderr.splitlines()) == 1
+
+
+def test_a_pipe_which_cannot_be_read_twice_is_refused(treebank_trial: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    refused = invoke(treebank_trial, tmp_path / "pipe")
+    assert refused.exit_code == 2
+    assert refused.stderr == f"{tmp_path / 'pipe'}: should be a regular file, because it is read twice\n"
 
 
 def test_an_empty_file_is_refused(treebank_trial: Path, tmp_path: Path) -> None:

@@ -113,6 +113,7 @@ def test_places_are_the_first_ones_with_a_word_after_them_else_four_spread_over_
     places, left_out = places_of(["d"], text, vocabulary)
     assert left_out == ("d",) and [place for _, place in places] == [2, 4, 7, 9]
     assert places_of([], np.zeros(500, np.int32), vocabulary)[0][0] == (88, 100)
+    assert places_of([], np.zeros(3, np.int32), vocabulary)[0] == [(0, 1), (0, 2)], "the first word has no prediction"
 
 
 def test_neighbours_are_the_nearest_by_cosine_without_the_word_itself() -> None:

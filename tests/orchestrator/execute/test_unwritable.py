@@ -207,6 +207,15 @@ def test_a_text_that_is_edited_meanwhile_ends_the_command_and_no_trial_of_a_sear
     assert ends_of_the_search(place) == ["complete", "complete"]
 
 
+@pytest.mark.parametrize("line", [("lm", "--help"), ("lm", "--version"), ("orchestrator", "--version")])
+def test_what_a_group_prints_before_its_commands_may_find_a_full_disk(line: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", *line], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (done.returncode, len(done.stderr.splitlines())) == (5, 1), done.stderr
+
+
 def test_a_full_disk_of_the_past_is_no_reason_of_today(place: Path) -> None:
     """Of a trial that the search stopped meanwhile, and that nobody trains again."""
     sweep, records, other = load_sweep("search.yaml", "paper"), Records(Path("runs")), trials()["no weight-dropping"]
