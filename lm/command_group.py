@@ -136,6 +136,10 @@ def _said_if_it_cannot_be_written() -> Iterator[None]:
         if not cannot_write(error, broadly=True):
             raise
         typer.echo(in_a_line(error), err=True)
+        try:
+            sys.stdout.flush()
+        except OSError:  # else Python would try again when it ends, and complain
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(CANNOT_WRITE) from None
 
 

@@ -207,8 +207,12 @@ def test_a_text_that_is_edited_meanwhile_ends_the_command_and_no_trial_of_a_sear
     assert ends_of_the_search(place) == ["complete", "complete"]
 
 
-@pytest.mark.parametrize("line", [("lm", "--help"), ("lm", "--version"), ("orchestrator", "--version")])
-def test_what_a_group_prints_before_its_commands_may_find_a_full_disk(line: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "line",
+    [("lm", "--help"), ("lm", "corpus", "list"), ("orchestrator", "--version"), ("orchestrator", "plan", "--help")],
+)
+def test_what_is_printed_may_find_a_full_disk(line: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-m", *line], stdout=full, stderr=subprocess.PIPE, text=True, check=False
