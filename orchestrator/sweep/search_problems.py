@@ -233,7 +233,7 @@ def _start_problems(searching: Searching, base: TrainSpec) -> Iterator[Problem]:
                 open_choice = next(deciding, None) if searching.start_rest == "sampled" else None
                 if key not in holding:
                     yield Problem(("start", number, key), "is not searched with the other values of this start")
-                elif open_choice not in (None, key):
+                elif open_choice:
                     rule = f"may not be searched: give the start a value of {open_choice!r} too"
                     yield Problem(("start", number, key), rule)
         for key, value in start.items():

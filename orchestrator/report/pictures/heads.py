@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patheffects import withStroke
 
 from orchestrator.report.pictures import style
 from orchestrator.report.pictures.style import COLOURS, GREY
@@ -23,8 +22,6 @@ MARKERS = {
     "sampled": style.marker("P", 7.5, COLOURS[7]),
     "ecoc": style.marker("X", 7.5, COLOURS[4]),
 }
-_NUMBER = (14, 9)
-"""Width and height that a number takes, in points."""
 
 
 @dataclass(frozen=True)
@@ -86,19 +83,5 @@ def heads(points: Sequence[HeadPoint], baseline: str) -> Figure:
     figure.draw_without_rendering()  # where the points lie is known once all has its place
     # Beside upright bars, numbers are read best to the right.
     for axes, offset in zip(panels, ((9, -3), (5, 4)), strict=False):
-        _number(axes, places[axes], offset)
+        style.number_places(axes, dict(enumerate(places[axes], 1)), offset)
     return figure
-
-
-def _number(axes: Axes, places: Sequence[tuple[float, float]], offset: tuple[float, float]) -> None:
-    """Number the places, which come from the bottom up, each number raised above those that it would cover."""
-    points = axes.transData.transform(places) * 72 / axes.figure.dpi
-    taken: list[tuple[float, float]] = []
-    for number, (place, (x, y)) in enumerate(zip(places, points, strict=True), 1):
-        raised = y
-        while any(abs(x - other) < _NUMBER[0] and abs(raised - height) < _NUMBER[1] for other, height in taken):
-            raised += 1
-        taken.append((x, raised))
-        outline = [withStroke(linewidth=1.5, foreground="white")]
-        text: style.Style = {"textcoords": "offset points", "fontsize": 8, "zorder": 5, "path_effects": outline}
-        axes.annotate(str(number), place, (offset[0], offset[1] + raised - y), **text)

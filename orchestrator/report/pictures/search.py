@@ -42,12 +42,13 @@ class SearchPoint:
 
 @dataclass(frozen=True)
 class SearchAxis:
-    """A searched value: the `options` of a choice, or the `ends` of a number's range."""
+    """A searched value: the `options` of a choice, or the `ends` of a number's range, of `whole` numbers or any."""
 
     path: str
     scale: Literal["linear", "log"] = "linear"
     options: Sequence[str] = ()
     ends: tuple[float, float] = (0.0, 1.0)
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -126,12 +127,13 @@ def front(points: Sequence[FrontPoint], x_label: str, y_label: str) -> Figure:
     for point in named:
         label = f"{point.number}  {style.one_line(point.name or '', 70)}"
         axes.plot(point.x, point.y, zorder=3, label=label, **style.marker("o", 6, COLOURS[1]))
-        axes.annotate(str(point.number), (point.x, point.y), (5, 4), textcoords="offset points", fontsize=8, zorder=5)
     style.any_scale(axes, axes.xaxis, [point.x for point in points])
     style.any_scale(axes, axes.yaxis, [point.y for point in points])
     axes.margins(0.12)
     axes.set(xlabel=x_label, ylabel=y_label)
     figure.legend(loc="outside lower left", ncols=1, handlelength=1.0)
+    figure.draw_without_rendering()  # where the points lie is known once all has its place
+    style.number_places(axes, {point.number: (point.x, point.y) for point in named}, (5, 4))
     return figure
 
 
@@ -152,7 +154,8 @@ def _across(axes: Axes, searched: SearchAxis) -> None:
     """The whole range that was searched, or every option."""
     if searched.options:
         names = [style.one_line(option, 12) for option in searched.options]
-        axes.set_xticks(range(len(names)), names, rotation=30, ha="right", rotation_mode="anchor")
+        rotation = 30 if len(names) <= 8 else 60 if len(names) <= 14 else 90
+        axes.set_xticks(range(len(names)), names, rotation=rotation, ha="right", rotation_mode="anchor")
         axes.set_xlim(-0.5, len(names) - 0.5)
         return
     (low, high), log = searched.ends, searched.scale == "log"
@@ -160,7 +163,7 @@ def _across(axes: Axes, searched: SearchAxis) -> None:
         axes.set_xscale("log")
         style.log_ticks(axes.xaxis, (low, high))
     else:
-        axes.xaxis.set_major_locator(MaxNLocator(4, steps=style.ROUND_STEPS))
+        axes.xaxis.set_major_locator(MaxNLocator(4, steps=style.ROUND_STEPS, integer=searched.whole))
     margin = (high / low) ** 0.04 if log else 0.04 * (high - low)
     axes.set_xlim((low / margin, high * margin) if log else (low - margin, high + margin))
 

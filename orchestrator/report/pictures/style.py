@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from textwrap import wrap
 from typing import Any, Literal
@@ -15,6 +15,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import EngFormatter, FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from orchestrator.analysis.effects import per_cent
@@ -38,6 +39,8 @@ _NEVER_OUTSIDE = 0.05
 """A change of at most this many nats is shown, however small the others are."""
 _TALLEST = 10.0
 """Perplexities of more than this many times the lowest stand at the top: a few ruined ones would flatten the others."""
+_NUMBER = (14, 9)
+"""Width and height that a number takes, in points."""
 ROUND_STEPS = (1, 2, 2.5, 5, 10)
 _SETTINGS = {
     "axes.axisbelow": True,
@@ -194,6 +197,20 @@ def marker(shape: str, size: float, face: str, edge: str = "black", width: float
     """A marker without a line; sizes in points."""
     edges = {"markeredgecolor": edge, "markeredgewidth": width}
     return {"linestyle": "none", "marker": shape, "markersize": size, "markerfacecolor": face, **edges}
+
+
+def number_places(axes: Axes, places: Mapping[int, tuple[float, float]], offset: tuple[float, float]) -> None:
+    """Write its number beside each place, from the bottom up, raised above those that it would cover."""
+    taken: list[tuple[float, float]] = []
+    for number, place in sorted(places.items(), key=lambda each: each[1][1]):
+        x, y = axes.transData.transform(place) * 72 / axes.figure.dpi
+        raised = y
+        while any(abs(x - other) < _NUMBER[0] and abs(raised - height) < _NUMBER[1] for other, height in taken):
+            raised += 1
+        taken.append((x, raised))
+        outline = [withStroke(linewidth=1.5, foreground="white")]
+        text: Style = {"textcoords": "offset points", "fontsize": 8, "zorder": 5, "path_effects": outline}
+        axes.annotate(str(number), place, (offset[0], offset[1] + raised - y), **text)
 
 
 def arrow_out(axes: Axes, x: float, y: float, limits: Limits, colour: str) -> None:

@@ -16,7 +16,7 @@ from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import SearchState, best, front
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.searches import Objective
-from orchestrator.sweep.space import Choice, OneOf, dimensions_of, is_log
+from orchestrator.sweep.space import Choice, Integer, OneOf, dimensions_of, is_log
 from orchestrator.words import NOTHING, Markdown, counted, escape, listed, number
 
 OBJECTIVES: dict[Objective, tuple[str, Callable[[float], str]]] = {
@@ -110,7 +110,8 @@ def _axes(searches: Sequence[SearchState]) -> list[SearchAxis]:
         ranges = [dimension for dimension in dimensions if not isinstance(dimension, OneOf)]
         log = all(each.low > 0 for each in ranges) and any(map(is_log, ranges))
         ends = (min(each.low for each in ranges), max(each.high for each in ranges)) if ranges else (0.0, 1.0)
-        axes.append(SearchAxis(key, "log" if log else "linear", list(options), ends))
+        whole = bool(ranges) and all(isinstance(each, Integer) for each in ranges)
+        axes.append(SearchAxis(key, "log" if log else "linear", list(options), ends, whole))
     return axes
 
 

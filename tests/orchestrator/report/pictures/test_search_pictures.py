@@ -80,7 +80,21 @@ FRONT = [FrontPoint(0, 4e6, 80.0, "softmax"), FrontPoint(1, 9e5, 82.0, "adaptive
 def test_a_front_is_numbered_and_its_names_stand_below() -> None:
     figure = front(FRONT, "decoder parameters", "validation perplexity")
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["1  adaptive", "0  softmax"]
-    assert [text.get_text() for text in figure.axes[0].texts] == ["1", "0"]
+    assert sorted(text.get_text() for text in figure.axes[0].texts) == ["0", "1"]
+
+
+def test_numbers_on_a_front_do_not_cover_each_other() -> None:
+    near = [FrontPoint(k, 1e5 + 1000 * k, 100 - 0.1 * k, f"trial {k}") for k in range(8)]
+    figure = front([*near, FrontPoint(9, 3e5, 130.0, None)], "parameters", "validation perplexity")
+    figure.canvas.draw()
+    boxes = [text.get_window_extent() for text in figure.axes[0].texts]
+    assert not any(box.overlaps(other) for k, box in enumerate(boxes) for other in boxes[:k])
+
+
+def test_whole_numbers_have_no_tick_between_them() -> None:
+    layers = [replace(trial, values={"layers": 1 + trial.number % 2}) for trial in TRIALS]
+    (axes,) = slices(layers, [SearchAxis("layers", ends=(1, 3), whole=True)]).axes
+    assert all(tick == int(tick) for tick in axes.get_xticks())
 
 
 @pytest.mark.parametrize(
