@@ -59,11 +59,13 @@ class Further:
     """How many more seeds, of each group alike, would decide; None for more than `MOST_FURTHER`.
 
     No number would where another test text could turn the difference: the text is `short` where that is so at the
-    lower limit of its noise too, `perhaps short` where it is so at the noise as it is estimated.
+    lower limit of its noise too, `perhaps short` where it is so at the noise as it is estimated. Unless
+    `seeds_suffice`, these seeds would not decide it on the longest text either.
     """
 
     seeds: int | None
     text: Literal["long enough", "perhaps short", "short"]
+    seeds_suffice: bool = True
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ def further_seeds(
     seeds' noise as independent, so that pairing, where there is any, needs fewer; where one variant is many times as
     noisy as the other, they decide less often. The noise of the text is not known well: its lower limit is at 95%.
     """
-    more_M = np.append(np.arange(1.0, MOST_FURTHER + 1), 1e9)
+    more_M = np.append(np.arange(0.0, MOST_FURTHER + 1), 1e9)
     parts = [
         (weight**2 * known.used**2 / (n + more_M), known.degrees_of_freedom + more_M) for weight, known, n in groups
     ]
@@ -162,9 +164,9 @@ def further_seeds(
     text_error, text_degrees, share = text
     fewest = min(n for _, _, n in groups)
 
-    def enough_M(whole: float) -> NDArray[np.bool_]:
-        """Which numbers of seeds are enough, if the text's variance is `whole` times what it is estimated to be."""
-        text_M = text_error**2 * (max(0.0, whole - share) + share * fewest / (fewest + more_M))
+    def enough_M(shared: float, single: float) -> NDArray[np.bool_]:
+        """Which numbers of seeds are enough, with these parts of the text's variance: of all seeds, of single ones."""
+        text_M = text_error**2 * (shared + single * fewest / (fewest + more_M))
         spread_M = np.sqrt(seeds_M + text_M)
         alone_M = seeds_M, fewest + more_M - 1
         text_part = (text_M, text_degrees) if text_error else None
@@ -175,10 +177,11 @@ def further_seeds(
         return np.asarray(outside_M + inside_M >= WANTED)
 
     lower_limit = text_degrees / (2 * float(special.gammaincinv(text_degrees / 2, 0.95)))
-    if not enough_M(lower_limit)[-1]:
-        return Further(None, "short")
-    are_enough_M = enough_M(1.0)
+    seeds_suffice = bool(enough_M(0.0, 0.0)[0])
+    if not enough_M(max(0.0, lower_limit - share), share)[-1]:
+        return Further(None, "short", seeds_suffice)
+    are_enough_M = enough_M(1.0 - share, share)
     if not are_enough_M[-1]:
-        return Further(None, "perhaps short")
-    first = next((int(more) for more in more_M[:-1][are_enough_M[:-1]]), None)
-    return Further(first, "long enough")
+        return Further(None, "perhaps short", seeds_suffice)
+    first = next((int(more) for more in more_M[1:-1][are_enough_M[1:-1]]), None)
+    return Further(first, "long enough", seeds_suffice)

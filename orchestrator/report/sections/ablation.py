@@ -259,7 +259,8 @@ def _trigger(baseline: Group, group: Group) -> str:
     (began, of), (base_began, base_of) = of_group, of_baseline
     if began * base_of == base_began * of:
         return ""
-    return f"averaging began in {began} of {of} seeds, of the baseline in {base_began} of {base_of}"
+    when = " before fine-tuning" if any(outcome.trial.spec.finetune for outcome in (*group, *baseline)) else ""
+    return f"averaging began{when} in {began} of {of} seeds, of the baseline in {base_began} of {base_of}"
 
 
 def _effect(outcomes: Outcomes, variant: str, comparison: Comparison | None, base: float) -> Effect | None:

@@ -123,8 +123,10 @@ def what_would_decide(further: Further | None) -> str:
     if further is None:
         return ""
     if further.text == "short":
-        return "only a longer test text"
+        return "only a longer test text" if further.seeds_suffice else "more seeds on a longer test text"
     if further.text == "perhaps short":
-        return "perhaps only a longer test text"
+        return (
+            "perhaps only a longer test text" if further.seeds_suffice else "more seeds, perhaps on a longer test text"
+        )
     more = f"more than {MOST_FURTHER} more seeds"
     return more if further.seeds is None else f"about {counted(further.seeds, 'more seed')}"

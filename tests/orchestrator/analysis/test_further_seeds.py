@@ -118,6 +118,14 @@ def test_a_text_is_short_to_the_point_where_its_noise_alone_hides_the_difference
         assert further_seeds(nats, parts, (0.01, 6.0, 0.0), Errors.of(0.95, 1), 0.0).text == text
 
 
+@pytest.mark.parametrize(("deviation", "suffice"), [(1e-6, True), (0.05, False)])
+def test_a_longer_text_alone_decides_only_if_these_seeds_would(deviation: float, suffice: bool) -> None:
+    known = Deviation(deviation, deviation, 9.0)
+    parts = [(weight, known, 3) for weight in (1.0, -1.0)]
+    further = further_seeds(0.003, parts, (0.01, 6.0, 0.0), Errors.of(0.95, 1), 0.0)
+    assert (further.text, further.seeds_suffice) == ("short", suffice)
+
+
 @pytest.mark.parametrize(("share", "text"), [(0.5, "short"), (0.95, "perhaps short")])
 def test_a_difference_that_the_noise_of_the_text_hides_is_no_matter_of_seeds(share: float, text: str) -> None:
     """`share` of what the text's noise, as estimated, lets an interval reach; of its lower limit that is 1.45 times."""

@@ -95,8 +95,8 @@ def test_where_averaging_began_in_some_trials_alone_the_page_names_them(tmp_path
     text = without(*every[3:])
     assert "began to average" not in text
     rows = {name: next(line for line in text.splitlines() if line.startswith(f"| {name} |")) for name in "bc"}
-    assert "| **raises** (averaging began in 1 of 2 seeds, of the baseline in 2 of 2) |" in rows["b"]
-    assert "| **raises** (averaging began in 0 of 2 seeds, of the baseline in 2 of 2) |" in rows["c"]
+    assert "| **raises** (averaging began before fine-tuning in 1 of 2 seeds, of the baseline in 2 of 2) |" in rows["b"]
+    assert "| **raises** (averaging began before fine-tuning in 0 of 2 seeds, of the baseline in 2 of 2) |" in rows["c"]
     assert "averaging began" not in without() and "averaging began" not in without(*every)
 
 

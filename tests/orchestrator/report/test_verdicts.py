@@ -82,3 +82,5 @@ def test_what_would_decide() -> None:
     assert what_would_decide(Further(None, "long enough")) == f"more than {MOST_FURTHER} more seeds"
     assert what_would_decide(Further(5, "short")) == "only a longer test text"
     assert what_would_decide(Further(5, "perhaps short")) == "perhaps only a longer test text"
+    assert what_would_decide(Further(None, "short", seeds_suffice=False)) == "more seeds on a longer test text"
+    assert what_would_decide(Further(None, "perhaps short", False)) == "more seeds, perhaps on a longer test text"
