@@ -231,6 +231,13 @@ def search_trials_left(search: SearchState) -> int | None:
     return search.task.trials - sum(trial.state != "running" for trial in search.trials)
 
 
+def search_seconds_left(search: SearchState) -> float:
+    """The seconds that a search may still train if hours alone bound it, otherwise 0."""
+    searching = search.task.searching
+    hours = searching.training_hours if isinstance(searching, Search) and search_trials_left(search) is None else None
+    return max(0.0, 3600 * hours - sum(trial.seconds for trial in search.trials)) if hours else 0.0
+
+
 def search_tasks(sweep: ScaledSweep) -> list[SearchTask]:
     """What is searched, for the base or every variant alike; CannotStartError if one's grid ends before another's."""
     searching = sweep.searching

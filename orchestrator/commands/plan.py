@@ -217,12 +217,15 @@ def print_estimate(cost: Estimate) -> None:
     if cost.packing is not None:
         named = {"CPUs": cost.packing.by_cpus, "memory": cost.packing.by_memory, "GPUs": cost.packing.by_gpus}
         limits = ", ".join(f"{limit} by {name}" for name, limit in named.items() if limit is not None)
+        more = (
+            f"; `sweep` starts {started} unless you say --jobs" if (started := cost.packing.started) > cost.jobs else ""
+        )
         lines += [
             f"whole sweep: at most {in_words(cost.seconds)}, {cost.jobs} at once, {cost.core_hours:,.1f} core-hours; "
             "early stops count in full, the neural cache's search is not counted, and trials that run at the same time "
             "may slow each other down",
             f"disk: {byte_size(cost.disk_bytes)} kept, {byte_size(cost.checkpoint_bytes)} of checkpoints meanwhile",
-            f"room for {cost.packing.at_once} at once: {limits}",
+            f"room for {cost.packing.at_once} at once: {limits}{more}",
         ]
     if (smallest := cost.detectable) is None:
         lines.append("smallest detectable difference: unknown until two finished seeds of a variant differ")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -175,6 +177,7 @@ def reproduce(
     if epochs is not None and epochs > len(curve):
         shared.wrong(f"--epochs: the record of {record.key} has {counted(len(curve), 'epoch')}, got {epochs}")
     os.environ["OMP_NUM_THREADS"] = str(record.threads)  # torch reads it when it loads
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # else the temporary folder would stay
     for line in circumstances(record):
         typer.echo(f"not as in the record: {line}", err=True)
     try:

@@ -13,16 +13,16 @@ from lm.cpus import cpu_count
 from lm.data import load
 from lm.measured import Measured
 from lm.record import CorpusFacts
-from orchestrator.agenda.expand import SweepState, search_trials_left
+from orchestrator.agenda.expand import SweepState, search_seconds_left, search_trials_left
 from orchestrator.analysis.comparison import Detectable, detectable
 from orchestrator.analysis.outcomes import read_outcomes
-from orchestrator.execute.machine import gpus_of, list_gpus, memory_bytes
+from orchestrator.execute.machine import gpu_slots, gpus_of, list_gpus, memory_bytes
 from orchestrator.execute.measuring import Measuring, measured_spec
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.scaled import BEST_FOUND
 from orchestrator.trials.plan import PlanStatus, plan, state_of
 from orchestrator.trials.records import Records
-from orchestrator.trials.trial import Trial, stage_epochs, stages_to_train
+from orchestrator.trials.trial import Trial, epochs_after, stage_epochs, stages_to_train
 
 _DRIVER_BYTES = 2**30  # the driver and Ray's own processes; 0.9 GiB were measured with two workers
 _CUDA_CONTEXT_BYTES, _HEADROOM = 600 * 2**20, 1.15
@@ -87,11 +87,15 @@ class VariantCost:
 
 @dataclass(frozen=True)
 class Packing:
-    """How many trials at once each resource allows, None if it sets no limit."""
+    """How many trials at once each resource allows, None if it sets no limit; `started` without regard to memory.
+
+    `sweep` knows no model's memory, so that many are what it starts by itself.
+    """
 
     by_cpus: int
     by_memory: int | None
     by_gpus: int | None
+    started: int
 
     @property
     def at_once(self) -> int:
@@ -135,16 +139,14 @@ def estimate(
         say(f"measuring model {number} of {len(waiting)}, {trial.variant}, ten seconds to a minute each")
         measuring.of(trial.spec)
     jobs = _jobs(trials, records, measuring)
-    packing = packing_of(sweep, [job.measured for job in jobs]) if jobs else None
-    lanes = _lanes(packing, at_once)
-    seconds = [job.seconds for job in jobs]
+    packing, lanes, seconds, core_hours = _time(sweep, state, jobs, at_once)
     outcomes = read_outcomes(trials, records, sweep.baseline.name)
     return Estimate(
         states=dict(Counter(state_of(trial, records) for trial in trials)),
         variants=tuple(VariantCost.of(name, jobs) for name in dict.fromkeys(trial.variant for trial in trials)),
         jobs=lanes,
-        seconds=makespan(seconds, lanes),
-        core_hours=sum(seconds) * sweep.resources.cpus / 3600,
+        seconds=seconds,
+        core_hours=core_hours,
         disk_bytes=sum(job.disk_bytes for job in jobs),
         checkpoint_bytes=sum(heapq.nlargest(lanes, (job.checkpoint_bytes for job in jobs))),
         packing=packing,
@@ -173,16 +175,21 @@ def at_most(
     left = [trial for trial in trials if state_of(trial, records) in _TO_TRAIN]
     seconds = hours = None
     if left and all(measuring.has(trial.spec) for trial in left):
-        jobs = _jobs(trials, records, measuring)
-        each = [job.seconds for job in jobs]
-        seconds = makespan(each, _lanes(packing_of(sweep, [job.measured for job in jobs]), at_once))
-        hours = sum(each) * sweep.resources.cpus / 3600
+        _, _, seconds, hours = _time(sweep, state, _jobs(trials, records, measuring), at_once)
     return AtMost(len(left), max((trial.parameters for trial in left), default=0), seconds, hours)
 
 
-def _lanes(packing: Packing | None, at_once: int | None) -> int:
-    """How many trials run at once: as many as fit, but one at least."""
-    return int(max(1, min(at_once or math.inf, packing.at_once if packing else 1)))
+def _time(
+    sweep: ScaledSweep, state: SweepState, jobs: Sequence[Job], at_once: int | None
+) -> tuple[Packing | None, int, float, float]:
+    """What fits, how many trials run at once, the seconds on the clock, the core-hours; hours of a search count too."""
+    packing = packing_of(sweep, [job.measured for job in jobs]) if jobs else None
+    lanes = int(max(1, min(at_once or math.inf, packing.at_once if packing else 1)))
+    cores = max(1.0, sweep.resources.cpus)  # a trial with a part of a CPU was measured on a whole one
+    slowed = max(1.0, lanes * cores / cpu_count()) if packing and packing.by_gpus is None else 1.0
+    searched = sum(map(search_seconds_left, state.searches))
+    each = [job.seconds for job in jobs]
+    return packing, lanes, slowed * makespan(each, lanes) + searched / lanes, (sum(each) + searched) * cores / 3600
 
 
 def _jobs(trials: Sequence[Trial], records: Records, measuring: Measuring) -> list[Job]:
@@ -193,7 +200,7 @@ def _jobs(trials: Sequence[Trial], records: Records, measuring: Measuring) -> li
     for trial in trials:
         if state_of(trial, records) in _TO_TRAIN:
             stages = stages_to_train(trial, specs)
-            epochs = sum(stages.values()) - sum(point.stage in stages for point in records.curve(trial))
+            epochs = epochs_after(stages, records.curve(trial))
             jobs.append(Job(trial, measuring.of(trial.spec), facts(trial.spec.corpus), epochs, len(stages)))
     return jobs
 
@@ -234,10 +241,10 @@ def packing_of(sweep: ScaledSweep, measured: Sequence[Measured]) -> Packing:
     by_cpus = int(cpu_count() / sweep.resources.cpus + 1e-9)
     if not gpus_each:
         room = memory_bytes()
-        return Packing(by_cpus, room and max(0, int((room - _DRIVER_BYTES) / (_HEADROOM * peak))), None)
+        return Packing(by_cpus, room and max(0, int((room - _DRIVER_BYTES) / (_HEADROOM * peak))), None, by_cpus)
     gpus = list_gpus()
-    by_gpus = int(len(gpus) / gpus_each + 1e-9)
+    shares = by_gpus = gpu_slots(len(gpus), gpus_each)
     memory = min((gpu.memory_bytes for gpu in gpus if gpu.memory_bytes is not None), default=None)
     if memory is not None and gpus_each < 1:
         by_gpus = min(by_gpus, len(gpus) * max(1, int(memory / (_HEADROOM * peak + _CUDA_CONTEXT_BYTES))))
-    return Packing(by_cpus, None, by_gpus)
+    return Packing(by_cpus, None, by_gpus, min(by_cpus, shares))

@@ -109,7 +109,7 @@ def list_gpus() -> list[Gpu]:
     if visible is None:
         return gpus
     names = [name.strip() for name in visible.split(",")]
-    if not names[0].isdigit():  # UUIDs, which this list lacks
+    if names[0].startswith(("GPU-", "MIG-")):  # UUIDs, which this list lacks
         return gpus[: len(names)]
     valid = takewhile(lambda name: name.isdigit() and int(name) < len(gpus), names)  # CUDA ends at the first other
     return [gpus[int(name)] for name in valid]
@@ -123,6 +123,11 @@ def has_gpu() -> bool:
 def gpus_of(resources: Resources) -> float:
     """What a trial gets of a GPU on this machine: as written, or for `auto` a quarter if there is a GPU."""
     return GPU_SHARE * has_gpu() if resources.gpus == "auto" else resources.gpus
+
+
+def gpu_slots(gpus: float, each: float) -> int:
+    """How many trials the GPUs hold, each with so much of one or so many; no share lies on two of them."""
+    return int(gpus) * int(1 / each + 1e-9) if each < 1 else int(gpus / each + 1e-9)
 
 
 def bfloat16_products() -> Literal["fast", "slow", "none"] | None:
@@ -143,7 +148,8 @@ def bfloat16_products() -> Literal["fast", "slow", "none"] | None:
 def memory_bytes() -> int | None:
     """The memory of this machine, or what its control group may use; None if neither can be read."""
     sizes = []
-    for path, scale in (("/sys/fs/cgroup/memory.max", 1), ("/proc/meminfo", 1024)):
+    groups = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of versions 2 and 1
+    for path, scale in ((groups[0], 1), (groups[1], 1), ("/proc/meminfo", 1024)):
         words = Path(path).read_text(encoding="utf-8").split() if Path(path).exists() else []
         sizes += [int(word) * scale for word in words[:2] if word.isdigit()]
     return min(sizes, default=None)
@@ -163,11 +169,11 @@ def check_machine(sweep: ScaledSweep, specs: Iterable[TrainSpec]) -> None:
     if cpus > cpu_count():
         asks = f"a trial asks for {cpus:g}, this machine grants {cpu_count()}"
         raise CannotStartError(f"resources.cpus: {asks}; --cpus takes fewer")
-    if gpus_each and gpus_each > len(list_gpus()):
+    if gpus_each and gpus_each > (gpus := len(list_gpus())):
         others = " or ".join(f"--scale {name}" for name in sweep.scales_without_gpu)
         without = f"take a scale without ({others}) or --gpus 0" if others else "take --gpus 0 for CPUs alone"
         raise CannotStartError(
-            f"resources.gpus: a trial asks for {gpus_each:g} GPU, this machine has {len(list_gpus()) or 'none'}; "
+            f"resources.gpus: a trial asks for {gpus_each:g} GPU, this machine has {gpus or 'none'}; "
             f"{without}, or --address of a cluster that has some"
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -74,6 +74,14 @@ def stages_to_train(trial: Trial, specs: Mapping[str, TrainSpec]) -> dict[str, i
     source = specs.get(trial.starts_from or "")
     shared = {} if source is None else source.stages()
     return {name: epochs[name] for name, spec in trial.spec.stages().items() if shared.get(name) != spec}
+
+
+def epochs_after(stages: Mapping[str, int], curve: Sequence[Evaluation]) -> int:
+    """The most epochs of these stages that follow the curve; a stage that others follow has ended, maybe early."""
+    names = list(stages)
+    at = names.index(curve[-1].stage) if curve and curve[-1].stage in stages else 0
+    begun = [point for point in curve if names[at:] and point.stage == names[at]]
+    return sum(stages[name] for name in names[at:]) - len(begun)
 
 
 def epochs_to_train(trial: Trial, specs: Mapping[str, TrainSpec]) -> int:

@@ -21,7 +21,7 @@ from lm.checkout import COMMIT_VARIABLE, commit
 from lm.cpus import cpu_count
 from lm.data import CorpusError, fingerprint_of
 from orchestrator.errors import CannotStartError, RayLostError
-from orchestrator.execute.machine import PACKAGES, code_digest
+from orchestrator.execute.machine import PACKAGES, code_digest, gpu_slots
 from orchestrator.execute.ray import Order
 from orchestrator.execute.run_trial import Allotment
 from orchestrator.trials.storage import Storage
@@ -85,8 +85,8 @@ def slots(allotment: Allotment) -> list[tuple[dict[str, Any], int]]:
     holders = []
     for node in ray.nodes():  # type: ignore[no-untyped-call]
         have: dict[str, float] = node["Resources"] if node["Alive"] else {}
-        room = [have.get(kind, 0.0) / need for kind, need in (("CPU", allotment.cpus), ("GPU", allotment.gpus)) if need]
-        if fit := int(min(room) + 1e-9):
+        by_cpus = int(have.get("CPU", 0.0) / allotment.cpus + 1e-9)
+        if fit := min(by_cpus, gpu_slots(have.get("GPU", 0.0), allotment.gpus)) if allotment.gpus else by_cpus:
             holders.append((node, fit))
     return holders
 

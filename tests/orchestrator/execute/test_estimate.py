@@ -34,10 +34,10 @@ from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.commands.plan import print_estimate
 from orchestrator.execute.estimate import Job, at_most, estimate, makespan, most_trials, packing_of
 from orchestrator.execute.measuring import Measuring, measured_spec
-from orchestrator.sweep import ScaledSweep, Sweep
+from orchestrator.sweep import Resources, ScaledSweep, Sweep
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
-from orchestrator.trials.trial import Trial
+from orchestrator.trials.trial import Trial, epochs_after
 from tests.support.factories import CORPUS, FULL, make_curve, make_trial, settle, write_tokens
 from tests.support.found import SEARCH, at_paper
 from tests.support.tiny import tiny_spec, write_corpus
@@ -185,6 +185,39 @@ def test_epochs_on_disk_and_the_stages_of_another_trial_are_not_counted(tmp_path
     assert seconds(longer) == pytest.approx(Job(longer, MEASURED, facts, epochs=7, stages=2).seconds)
     write_curve(runs / longer.key, make_curve(tuned, 100.0, epochs=5))  # four of them are those that it took over
     assert seconds(trial, longer) == pytest.approx(first + Job(longer, MEASURED, facts, epochs=2, stages=1).seconds)
+
+
+def test_a_stage_that_ended_early_has_no_epochs_left() -> None:
+    stages = {"train": 12, "finetune-1": 4}
+    curve = make_curve(FULL, 100.0, epochs=6)
+    assert epochs_after(stages, []) == 16
+    assert epochs_after(stages, [replace(point, stage="train") for point in curve]) == 10
+    ended = [replace(point, stage="train" if point.epoch < 6 else "finetune-1") for point in curve]
+    assert epochs_after(stages, ended) == 3
+    assert epochs_after({"finetune-1": 4}, [replace(point, stage="train") for point in curve]) == 4
+    assert epochs_after({}, curve) == 0
+
+
+def test_a_search_that_hours_alone_bound_takes_them(tmp_path: Path) -> None:
+    sweep = at_paper(tmp_path, SEARCH.replace("trials: 2", "training_hours: 10"))
+    state = expand(sweep, Records(tmp_path / "runs"))
+    left = at_most(sweep, state, Records(tmp_path / "runs"), Stub("cpu", 1), at_once=1)
+    table = at_most(sweep, replace(state, searches=[]), Records(tmp_path / "runs"), Stub("cpu", 1), at_once=1)
+    assert left.core_hours is not None and table.core_hours is not None
+    assert left.core_hours > 10 and left.core_hours - table.core_hours < 11
+
+
+def test_trials_that_share_a_cpu_slow_each_other_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.execute.estimate.cpu_count", lambda: 2)
+    write_corpus(tmp_path / "corpus")
+    base = tiny_spec(tmp_path / "corpus", epochs=4)
+
+    def seconds(cpus: float) -> float | None:
+        sweep = Sweep(name="toy", question="?", base=base, seeds=tuple(range(8)), resources=Resources(cpus=cpus))
+        at, records = sweep.at("paper"), Records(tmp_path / "runs")
+        return at_most(at, SweepState((), plan(at)), records, Stub("cpu", 1)).seconds
+
+    assert seconds(0.25) == pytest.approx(seconds(1.0))
 
 
 def test_bytes_on_disk() -> None:

@@ -37,6 +37,7 @@ def test_gpus_have_a_name_and_the_memory_that_the_driver_knows(smi: Path, monkey
         ("0,7,1", "A"),
         ("1,-1", "B"),
         ("GPU-8d5f", "A"),
+        ("NoDevFiles", ""),  # what Slurm sets for a job without a GPU
     ):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
         assert "".join(gpu.name for gpu in list_gpus()) == seen, visible
@@ -51,6 +52,8 @@ def test_gpus_have_a_name_and_the_memory_that_the_driver_knows(smi: Path, monkey
         ("A, 24576\nB, 8192", 0.1, 4, 2),  # the smallest counts
         ("A, 24576\nB, 8192", 2.0, 4, 1),
         ("A, [N/A]", 0.1, 4, 10),
+        ("\n".join(["A, [N/A]"] * 8), 0.35, 4, 16),  # no share lies on two GPUs
+        ("\n".join(["A, [N/A]"] * 8), 0.6, 4, 8),
     ],
 )
 def test_as_many_share_a_gpu_as_its_memory_allows(smi: Path, rows: str, share: float, peak: int, fit: int) -> None:
@@ -58,3 +61,10 @@ def test_as_many_share_a_gpu_as_its_memory_allows(smi: Path, rows: str, share: f
     sweep = Sweep(name="toy", question="?", base=FULL, seeds=(1,), resources=Resources(gpus=share)).at("paper")
     packing = packing_of(sweep, [MEASURED.model_copy(update={"peak_memory_bytes": peak * GIB})])
     assert (packing.by_memory, packing.by_gpus) == (None, fit)
+
+
+def test_what_the_sweep_starts_by_itself_is_told_apart_from_what_memory_allows(smi: Path) -> None:
+    smi.write_text("A, 24576\n")
+    sweep = Sweep(name="toy", question="?", base=FULL, seeds=(1,), resources=Resources(cpus=0.1, gpus=0.1)).at("paper")
+    packing = packing_of(sweep, [MEASURED.model_copy(update={"peak_memory_bytes": 4 * GIB})])
+    assert (packing.at_once, packing.started) == (4, 10)

@@ -53,6 +53,13 @@ def test_a_control_groups_quota_counts_as_cpus(tmp_path: Path, monkeypatch: pyte
         quota.write_text(text)
         counts.append(cpu_count())
     assert counts == [64, 2, 1]
+    quota.unlink()
+    first = tmp_path / "cfs_quota_us", tmp_path / "cfs_period_us"  # of version 1 of control groups
+    monkeypatch.setattr("lm.cpus.QUOTA_1", first)
+    first[1].write_text("100000\n")
+    for text, count in (("-1\n", 64), ("250000\n", 2)):
+        first[0].write_text(text)
+        assert cpu_count() == count
 
 
 def test_what_is_granted_replaces_the_files_own_and_leaves_the_rest() -> None:
