@@ -227,6 +227,12 @@ def most_trials(sweep: ScaledSweep, state: SweepState) -> list[Trial]:
     return trials
 
 
+def yet_to_come(sweep: ScaledSweep, state: SweepState) -> list[Trial]:
+    """Stand-ins for the trials that searches may still ask for, and for those that wait for what these find."""
+    known = {trial.key for trial in state.table}
+    return [trial for trial in most_trials(sweep, state) if trial.key not in known] if state.waiting else []
+
+
 def makespan(seconds: Iterable[float], jobs: int) -> float:
     """How long trials take that are started longest first, `jobs` at once; that some wait for others is left out."""
     ends = [0.0] * jobs

@@ -19,7 +19,7 @@ from lm.files import WriteError, check_writable, make_folder
 from orchestrator.agenda.expand import SweepState, disk_failure, expand, trials_to_train, unsettled
 from orchestrator.agenda.trial_source import InTurn, TrialSource
 from orchestrator.errors import CannotStartError, command_line
-from orchestrator.execute.estimate import at_most
+from orchestrator.execute.estimate import at_most, yet_to_come
 from orchestrator.execute.interrupt import Interrupt
 from orchestrator.execute.machine import SMALL_SCALE, check_machine, gpus_of, granted, has_gpu
 from orchestrator.execute.measuring import Measuring
@@ -215,12 +215,10 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report,
     def write(state: SweepState) -> Report:
         return report_sweep(whole, options.file, state, records, options.reports, if_fuller="write beside")
 
-    best = {
-        search.task.title: (of.valid_perplexity, of.number)
-        for search in state.searches
-        if (of := search.best) is not None and of.valid_perplexity is not None
-    }
-    with Progress(state.table, done=done, records=records if train else None, best=best) as progress:
+    best = {search.task.title: so_far for search in state.searches if (so_far := search.best_so_far) is not None}
+    progress = Progress(state.table, done=done, records=records if train else None, best=best)
+    progress.expect(yet_to_come(sweep, state))
+    with progress:
         if report is not None and (link := last.link) is not None:
             return report, ending(state, records), link, False
         tracker = Tracker(sweep, state.table, records, commit=commit(), source=str(options.file))
@@ -229,6 +227,7 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report,
                 interim = Interim(lambda: expand(whole, records), write, records, progress.say)
                 budget_spent = _train(prepared, Listeners(progress, tracker, interim), interrupt, progress.say)
             state = expand(sweep, records)
+            progress.expect(yet_to_come(sweep, state))
             reported = expand(whole, records) if options.only else state
             if interrupt.exit_code is None:
                 ask(questions(whole, reported.table, records), progress.say)

@@ -108,6 +108,15 @@ class SearchState:
         return best(self.trials)
 
     @property
+    def best_so_far(self) -> tuple[float, int] | None:
+        """The lowest validation perplexity so far, of a population in any generation, and its trial's number."""
+        ends = ("complete", "stopped") if self.task.population else ("complete",)
+        scores = [
+            (score, t.number) for t in self.trials if t.state in ends and (score := t.valid_perplexity) is not None
+        ]
+        return min(scores, default=None)
+
+    @property
     def best_spec(self) -> TrainSpec | None:
         """What the best trial trained, of a population with its whole schedule; None while none is complete."""
         best = self.best

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import statistics
+import sys
 import threading
 import time
 from collections import Counter, defaultdict, deque
@@ -51,8 +52,8 @@ class _Unsettled:
 class Clock:
     """Counts the epochs that are left and the seconds that one takes, by the clock `wall`. For one thread.
 
-    An epoch takes the mean of its variant's epochs; before one of them has ended, that of all, and before any has
-    ended, that of the curves in `records`. A stage that may end early counts in full: this is an upper estimate.
+    An epoch takes the mean of its variant's epochs; before one has ended, that of all, and before any has, that of the
+    curves in `records`. A stage that may end early counts in full. `to_come` stands in for trials that nobody knows yet.
     """
 
     def __init__(
@@ -69,13 +70,14 @@ class Clock:
         self._most_running = 0
         self._took = defaultdict[str, list[float]](list)  # variant -> seconds of each epoch
         self._took_before: list[float] = []
+        self.to_come: list[Trial] = []
         for trial in (trial for trial in trials if trial.reads_from is None):
             if trial.key not in done:
                 self._add(trial)
             if records is not None and (curve := records.curve(trial)):
                 self._took_before.append(curve[-1].seconds / curve[-1].epoch)
-                if trial.key not in done:
-                    self._unsettled[trial.key].count(curve[-1])
+                for point in curve if trial.key not in done else ():
+                    self._unsettled[trial.key].count(point)
 
     def _add(self, trial: Trial) -> None:
         self._specs[trial.key] = trial.spec
@@ -83,6 +85,9 @@ class Clock:
 
     def started(self, trial: Trial) -> None:
         """The trial's next epoch begins; a search may just have proposed the trial."""
+        alike = [each for each in self.to_come if each.opens_test == trial.opens_test]
+        if trial.key not in self._specs and alike:
+            self.to_come.remove(alike[0])
         if trial.key not in self._unsettled:
             self._add(trial)
         self._epoch_began[trial.key] = self._wall()
@@ -110,7 +115,7 @@ class Clock:
     def seconds_left(self) -> float | None:
         """What the sweep still takes with as many trials at once as ran at most; None while no epoch or trial tells."""
         of_all = [seconds for took in self._took.values() for seconds in took] or self._took_before
-        if not self._unsettled:
+        if not self._unsettled and not self.to_come:
             return 0.0
         if not of_all or not self._most_running:
             return None
@@ -119,6 +124,7 @@ class Clock:
             took = self._took.get(unsettled.trial.variant)
             each = statistics.fmean(took) if took else mean
             left.append(unsettled.epochs_left * each - min(each, now - self._epoch_began.get(key, now)))
+        left += [mean * epochs_to_train(trial, self._specs) for trial in self.to_come]
         return max(0.0, sum(left) / self._most_running, *left)
 
 
@@ -148,7 +154,8 @@ class Progress:
         line_seconds: float = 30.0,
     ) -> None:
         self._clock = Clock(trials, done, records)
-        self._console = console or _Lasting(stderr=True)
+        # Without a terminal no bar is drawn, even where FORCE_COLOR, as on many build servers, asks for colours.
+        self._console = console or _Lasting(stderr=True, force_terminal=sys.stderr.isatty())
         self._line_seconds = line_seconds
         self._lock = threading.RLock()
         self._sharing = Counter(trial.reads_from or trial.key for trial in trials)  # a record's key -> its trials
@@ -158,7 +165,7 @@ class Progress:
         self._endings: deque[str] = deque(maxlen=4)
         self._printed: dict[str, float] = {}
         live = Live(get_renderable=self._lines, console=self._console, redirect_stdout=False, refresh_per_second=2)
-        self._live = live if self._console.is_terminal else None
+        self._live = live if self._console.is_terminal and not self._console.is_dumb_terminal else None
 
     def __enter__(self) -> Self:
         if self._live is not None:
@@ -171,6 +178,11 @@ class Progress:
         if self._live is not None:
             self._live.stop()
         self._print(self.summary())
+
+    def expect(self, trials: Sequence[Trial]) -> None:
+        """Stand-ins for trials that searches may still ask for: they count as waiting, and in the time left."""
+        with self._lock:
+            self._clock.to_come = list(trials)
 
     def started(self, trial: Trial) -> None:
         """Its line appears."""
@@ -191,8 +203,7 @@ class Progress:
             if (at := time.monotonic()) - self._printed.get(trial.key, -self._line_seconds) < self._line_seconds:
                 return
             self._printed[trial.key] = at
-            line += f"; {self._time_left()}"
-        self._print(line)
+        self._print(f"{line}; {self._time_left()}")
 
     def settled(self, trial: Trial, record: Record | None) -> None:
         """Its line goes, and another says how it ended."""
@@ -220,6 +231,7 @@ class Progress:
                 state = self._states.get(key, "waiting")
                 counts[state] += 1
                 counts["waiting" if state == "running" else state] += trials - 1
+            counts["waiting"] += len(self._clock.to_come)
         return counts
 
     def summary(self) -> str:
@@ -234,22 +246,25 @@ class Progress:
         self._states[trial.key] = state
 
     def _time_left(self) -> str:
-        left = self._clock.seconds_left()
+        with self._lock:
+            left = self._clock.seconds_left()
         return f"time left: {'unknown' if left is None else f'about {in_words(left)}'}"
 
     def _print(self, line: str, *, summarized: bool = False) -> None:
-        if not self._console.is_terminal:
+        if self._live is None:
             line = f"{line}; {self.summary()}" if summarized else line
             self._console.print(Text(f"{time.strftime('%H:%M:%S')} {line}"), soft_wrap=True)
 
     def _lines(self) -> Group:
         with self._lock:
             running, counts = list(self._running.values()), self.counts()
-            more = [f"and {len(running) - _MOST_ROWS} more running"] if len(running) > _MOST_ROWS else []
+            # Of too many lines a terminal would show the first alone, without the counts and the time left.
+            rows = max(1, min(_MOST_ROWS, self._console.height - len(self._endings) - 5))
+            more = [f"and {len(running) - rows} more running"] if len(running) > rows else []
             total, left = sum(counts.values()), counts["running"] + counts["waiting"]
-            lines = [*running[:_MOST_ROWS], *more, *self._endings, f"{total - left}/{total}: {self.summary()}"]
+            lines = [Text(line, no_wrap=True, overflow="ellipsis") for line in (*running[:rows], *more, *self._endings)]
         bar = ProgressBar(max(total, 1), total - left, width=60)  # a search may have asked for no trial yet
-        return Group(Text("\n".join(lines), no_wrap=True, overflow="ellipsis"), bar)
+        return Group(*lines, Text(f"{total - left}/{total}: {self.summary()}"), bar)
 
 
 class Listeners:

@@ -139,15 +139,18 @@ class Queue(Searcher):
             write_failure(trial, self.allotment, failure)
         record = settled_record(trial, self.allotment)
         if may_hold and record is not None and (record.reason or "").startswith(OUT_OF_MEMORY):
-            _log.warning("%s ran out of memory beside others; it will be tried again alone", trial.title)
+            self._try_again(trial, "ran out of memory beside others; it will be tried again alone")
             self._held.append(trial)
             return
         if error and record is None:
             self._died[trial.key] += 1
             if (deaths_so_far := self._died[trial.key]) <= len(PAUSES):
-                self._again.append((self._clock() + PAUSES[deaths_so_far - 1], trial))
+                pause = PAUSES[deaths_so_far - 1]
+                self._try_again(trial, f"lost its worker; it will be tried again{f' in {pause:g} s' * bool(pause)}")
+                self._again.append((self._clock() + pause, trial))
                 return
             if may_hold:
+                self._try_again(trial, "lost its worker once more; it will be tried again alone")
                 self._held.append(trial)
                 return
             reason = f"its worker died {self._died[trial.key]} times without a Python error (killed, or out of memory)"
@@ -156,6 +159,10 @@ class Queue(Searcher):
         self.source.settled(trial, record)
         if record is not None or trial_id in self.stopped_early:
             self.listener.settled(dataclasses.replace(trial, stopped_early=trial_id in self.stopped_early), record)
+
+    def _try_again(self, trial: Trial, why: str) -> None:
+        _log.warning("%s %s", trial.title, why)
+        self.listener.settled(trial, None)  # until it starts again, it does not run
 
     def save(self, checkpoint_path: str) -> None:
         """Save nothing: the next command plans again from the records."""

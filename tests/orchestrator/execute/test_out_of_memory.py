@@ -32,7 +32,7 @@ def test_it_waits_until_it_can_run_alone_and_then_fails_for_good(tmp_path: Path)
     assert first is not None and beside is not None
     run_trial(first["trial"], first["allotment"], lambda evaluation: None)
     queue.on_trial_complete("1")
-    assert heard.words == []
+    assert heard.words == [f"{big.key} stopped"], "it does not run meanwhile"
     assert queue.suggest("3") is None  # the other one still runs
     queue.on_trial_complete("2", error=False)
     again = queue.suggest("4")
@@ -40,7 +40,7 @@ def test_it_waits_until_it_can_run_alone_and_then_fails_for_good(tmp_path: Path)
     assert queue.suggest("5") is None
     run_trial(again["trial"], again["allotment"], lambda evaluation: None)
     queue.on_trial_complete("4")
-    assert heard.words == [f"{big.key} failed"]
+    assert heard.words == [f"{big.key} stopped", f"{big.key} failed"]
     record = read_record(tmp_path / big.key)
     assert record is not None and (record.reason or "").startswith("out of memory alone: RuntimeError")
 
@@ -58,11 +58,13 @@ def test_one_whose_workers_die_beside_others_has_its_last_try_alone(tmp_path: Pa
     write_corpus(tmp_path / "corpus")
     allotment = Allotment(tmp_path, cpus=1.0, gpus=0.0, checkpoint_seconds=600.0)
     hours = itertools.count(0.0, 3600.0)
-    queue = Queue(FixedOrder([trial(tmp_path, "a", 10), trial(tmp_path, "b", 12)]), allotment, Heard(), hours.__next__)
+    heard, again = Heard(), trial(tmp_path, "b", 12)
+    queue = Queue(FixedOrder([trial(tmp_path, "a", 10), again]), allotment, heard, hours.__next__)
     queue.suggest("b")  # takes "a"
     for attempt in range(1 + len(PAUSES)):
         assert queue.suggest(str(attempt)) is not None
         queue.on_trial_complete(str(attempt), error=True)
+        assert heard.words[attempt:] == [f"{again.key} stopped"], "until its next attempt it does not run"
     assert queue.suggest("waits") is None
     queue.on_trial_complete("b")
     last = queue.suggest("last")

@@ -295,6 +295,57 @@ def test_trials_that_a_search_proposes_are_counted_as_they_come() -> None:
     assert any("one, seed 1: stopped early; 0 done, 1 stopped early" in line for line in lines(out))
 
 
+def test_what_searches_may_still_ask_for_waits_and_takes_time() -> None:
+    console, out = pipe()
+    base, tried = trial("full"), dataclasses.replace(trial("full", 9), number=0, opens_test=False)
+    with Progress([], console=console, line_seconds=0.0) as progress:
+        progress.expect([dataclasses.replace(tried, key=f"search {n}") for n in range(3)] + [base])
+        assert progress.counts()["waiting"] == 4
+        progress.started(tried)
+        assert (progress.counts()["waiting"], progress.counts()["running"]) == (3, 1)
+        progress.settled(tried, record(tried))
+        progress.started(base)
+        assert progress.counts()["waiting"] == 2, "two trials of the search"
+        progress.expect([])
+        assert progress.counts()["waiting"] == 0
+    assert "0 done, 4 waiting; time left: unknown" not in lines(out)[-1]
+
+
+def test_the_time_left_counts_what_is_to_come() -> None:
+    wall = Wall()
+    clock = Clock([], wall=wall)
+    one = trial("full")
+    clock.to_come = [one, dataclasses.replace(one, key="another")]
+    clock.started(one)
+    wall.seconds = 10.0
+    clock.evaluated(one, point(1))
+    epochs = sum(stage_epochs(one.spec).values())
+    assert clock.seconds_left() == pytest.approx(10.0 * (2 * epochs - 1))
+
+
+def test_a_low_terminal_shows_the_counts_and_a_dumb_one_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = [trial("full", seed) for seed in range(12)]
+    console, out = terminal(height=8)
+    with Progress(many, console=console) as progress:
+        for each in many:
+            progress.started(each)
+    assert "and 9 more running" in out.getvalue() and "12 running; time left: unknown" in out.getvalue()
+    monkeypatch.setenv("TERM", "dumb")
+    console, out = terminal()
+    with Progress(many, console=console) as progress:
+        progress.started(many[0])
+    assert "full, seed 0: started" in lines(out)
+
+
+def test_colours_that_a_build_server_asks_for_draw_no_bar(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with Progress([trial("full")]) as progress:
+        progress.started(trial("full"))
+    assert "full, seed 1: started" in capsys.readouterr().err
+
+
 def test_the_time_left_falls_while_an_epoch_of_hours_runs_and_never_below_the_epochs_after_it() -> None:
     wall, one = Wall(), trial("one")
     clock = Clock([one], wall=wall)
