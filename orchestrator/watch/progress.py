@@ -53,7 +53,7 @@ class Clock:
     """Counts the epochs that are left and the seconds that one takes, by the clock `wall`. For one thread.
 
     An epoch takes the mean of its variant's epochs; before one has ended, that of all, and before any has, that of the
-    curves in `records`. A stage that may end early counts in full. `to_come` stands in for trials that nobody knows yet.
+    curves in `records`. A stage that may end early counts in full. `to_come` are stand-ins for trials not yet known.
     """
 
     def __init__(
