@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pyarrow as pa
 import pyarrow.csv
@@ -69,7 +69,7 @@ def run_sweep(
     *,
     scale: str | None = None,
     file: Path | str | None = None,
-    only: Sequence[str] = (),
+    only: Sequence[str] | str = (),
     fresh: bool = False,
     runs: Path | str = "runs",
     reports: Path | str = "reports",
@@ -87,10 +87,11 @@ def run_sweep(
     """Train what has no record yet, mirror it to MLflow, write the report.
 
     `sweep` is a sweep file, or what `load_sweep` made of one; `file` is where it lies, by default where it was read.
-    `only` names variants, to which the baseline is added; the report is of the whole sweep all the same. With `fresh`
-    the folders of these trials are first moved to `runs/.old/`. `cpus` and `gpus` are those of a trial, in place of the
-    file's. `notify` is a shell command that reads how the sweep ended.
-    Progress goes to stderr; the answer, the verdicts and, last, the page's path to stdout.
+    `only` names variants, or one, to which the baseline is added; the report is of the whole sweep all the same. With
+    `fresh` the folders of these trials are first moved to `runs/.old/`. `cpus` and `gpus` are those of a trial, in
+    place of the file's. `notify` is a shell command that reads how the sweep ended.
+    Progress goes to stderr; the answer, the verdicts and, last, the page's path to stdout. In another thread than the
+    main one Ctrl-C does not stop it.
 
     Raises CannotStartError, or of a file what `load_sweep` raises: then nothing was started. Raises
     `lm.files.WriteError` if `runs` or `reports` cannot be written; RayLostError if Ray did not start, or died twice;
@@ -100,6 +101,14 @@ def run_sweep(
         sweep = load_sweep(sweep, scale)
     elif scale is not None:
         raise CannotStartError(f"scale: expected none, because the sweep is at scale {sweep.scale!r}, got {scale!r}")
+    for name, got, rule, holds in (
+        ("executor", executor, " or ".join(get_args(Executor)), executor in get_args(Executor)),
+        ("jobs", jobs, "1 or more", jobs is None or jobs >= 1),
+        ("checkpoint_seconds", checkpoint_seconds, "0 or more", checkpoint_seconds >= 0),
+        ("budget", budget, "a text such as '8h'", budget is None or isinstance(budget, str)),
+    ):
+        if not holds:
+            raise CannotStartError(f"{name}: expected {rule}, got {got!r}")
     options = Options(
         file=Path(file or sweep.file or f"sweeps/{sweep.name}.yaml"),
         runs=Path(runs),
@@ -110,7 +119,7 @@ def run_sweep(
         storage=None if storage is None else str(storage),
         verbose=verbose,
         checkpoint_minutes=checkpoint_seconds / 60,
-        only=tuple(only),
+        only=(only,) if isinstance(only, str) else tuple(only),
         budget=budget,
         cpus=cpus,
         gpus=gpus,

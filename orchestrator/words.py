@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from lm.spec import Part
 
@@ -202,6 +205,16 @@ def value_in_words(value: object) -> str:
             return str(value)
 
 
+@contextmanager
+def may_be_unread() -> Iterator[None]:
+    """What is printed within the block may find no reader, such as a `head` that has ended: the rest goes nowhere."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python would complain when it ends
+
+
 def print_table(
     headings: Sequence[str],
     rows: Iterable[Iterable[str]],
@@ -218,5 +231,7 @@ def print_table(
     table = Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for row in rows:
         table.add_row(*map(Text, row))
-    console = Console()
-    (console if console.is_terminal else Console(width=10_000)).print(table)  # no line breaks in a file
+    console = Console() if sys.stdout.isatty() else Console(width=10_000, force_terminal=False)  # no breaks in a file
+    with console.capture() as captured:
+        console.print(table)
+    print(captured.get(), end="")  # Rich itself would end the process if nobody reads any more

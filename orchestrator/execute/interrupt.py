@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -38,8 +39,9 @@ class Interrupt:
 
     @contextmanager
     def handled(self) -> Iterator[None]:
-        """Answer both signals within the block."""
-        before = {number: signal.signal(number, self._handle) for number in _SIGNALS}
+        """Answer both signals within the block; in another thread than the main one, Python lets nobody do that."""
+        answered = _SIGNALS if threading.current_thread() is threading.main_thread() else ()
+        before = {number: signal.signal(number, self._handle) for number in answered}
         try:
             yield
         finally:

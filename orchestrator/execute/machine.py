@@ -170,11 +170,13 @@ def check_machine(sweep: ScaledSweep, specs: Iterable[TrainSpec]) -> None:
         asks = f"a trial asks for {cpus:g}, this machine grants {cpu_count()}"
         raise CannotStartError(f"resources.cpus: {asks}; --cpus takes fewer")
     if gpus_each and gpus_each > (gpus := len(list_gpus())):
-        others = " or ".join(f"--scale {name}" for name in sweep.scales_without_gpu)
+        # A scale that needs none by the file got them from the command line, which says so for every scale.
+        is_asked = sweep.scale.partition("+")[0] in sweep.scales_without_gpu
+        others = "" if is_asked else " or ".join(f"--scale {name}" for name in sweep.scales_without_gpu)
         without = f"take a scale without ({others}) or --gpus 0" if others else "take --gpus 0 for CPUs alone"
         raise CannotStartError(
-            f"resources.gpus: a trial asks for {gpus_each:g} GPU, this machine has {gpus or 'none'}; "
-            f"{without}, or --address of a cluster that has some"
+            f"{'--gpus' if is_asked else 'resources.gpus'}: a trial asks for {gpus_each:g} GPU, this machine has "
+            f"{gpus or 'none'}; {without}, or --address of a cluster that has some"
         )
 
 

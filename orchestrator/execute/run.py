@@ -37,7 +37,7 @@ from orchestrator.trials.trial import Trial
 from orchestrator.watch.mlflow.mirror import Planned
 from orchestrator.watch.mlflow.tracker import Tracker
 from orchestrator.watch.progress import Listeners, Progress
-from orchestrator.words import counted, in_words, print_table, seconds_in
+from orchestrator.words import counted, in_words, may_be_unread, print_table, seconds_in
 
 Executor = Literal["ray", "inline"]
 Ending = Literal["complete", "stopped", "failed"]
@@ -177,18 +177,19 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Report]:
     options, records = prepared.options, prepared.records
     report, how, link, budget_spent = _train_and_report(prepared, interrupt)
     out_of_budget = budget_spent and how == "stopped" and interrupt.exit_code is None
-    print(report.answer)
-    if report.verdicts:
-        rows = [(variant, report.changes.get(variant, ""), verdict) for variant, verdict in report.verdicts.items()]
-        print_table(("variant", "change of test perplexity", "verdict"), rows)
-    if interrupt.exit_code is not None or out_of_budget:
-        why = f"The budget of {options.budget} is spent" if out_of_budget else "Interrupted"
-        print(f"{why}{_TO_GO_ON}{prepared.line()}")
-    if link:
-        print(f"MLflow: {link}")
-    if report.beside is not None:
-        print(report.beside)
-    print(report.page)
+    with may_be_unread():
+        print(report.answer)
+        if report.verdicts:
+            rows = [(variant, report.changes.get(variant, ""), verdict) for variant, verdict in report.verdicts.items()]
+            print_table(("variant", "change of test perplexity", "verdict"), rows)
+        if interrupt.exit_code is not None or out_of_budget:
+            why = f"The budget of {options.budget} is spent" if out_of_budget else "Interrupted"
+            print(f"{why}{_TO_GO_ON}{prepared.line()}")
+        if link:
+            print(f"MLflow: {link}")
+        if report.beside is not None:
+            print(report.beside)
+        print(report.page)
     if how != "complete" and interrupt.exit_code is None and not out_of_budget:
         if (full := disk_failure(expand(prepared.sweep, records), records)) is not None:
             raise WriteError(errno.ENOSPC, full.reason, str(records.root / full.key))

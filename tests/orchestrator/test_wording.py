@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -69,6 +72,15 @@ def test_a_difference_never_hides_which_side_of_zero_it_lies(
     value: float, ends: tuple[float, float], text: str
 ) -> None:
     assert difference(value, Interval(*ends)) == text
+
+
+def test_what_nobody_reads_ends_nothing() -> None:
+    code = "from orchestrator.words import *\nwith may_be_unread():\n for _ in range(999): print_table(['a'], ['b'])"
+    reader, writer = os.pipe()
+    os.close(reader)
+    printed = subprocess.run([sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (printed.stderr, printed.returncode) == (b"", 0)
 
 
 def test_zero_has_no_sign() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -89,6 +90,31 @@ def test_without_a_gpu_only_a_scale_of_the_file_is_advised(
         "resources.gpus: a trial asks for 1 GPU, this machine has none; "
         f"{advice}, or --address of a cluster that has some\n",
     )
+
+
+def test_where_the_command_asks_for_a_gpu_no_scale_is_advised(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    for name in ("plan", "sweep"):
+        _, out, err = command(name, "toy.yaml", "--scale", "paper", "--seeds", "7", "--gpus", "1")
+        refusal = "--gpus: a trial asks for 1 GPU, this machine has none; take --gpus 0 for CPUs alone, or --address of"
+        assert refusal in out + err
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"executor": "inlin"}, "executor: expected ray or inline, got 'inlin'"),
+        ({"jobs": 0}, "jobs: expected 1 or more, got 0"),
+        ({"checkpoint_seconds": math.nan}, "checkpoint_seconds: expected 0 or more, got nan"),
+        ({"budget": 3600}, "budget: expected a text such as '8h', got 3600"),
+        ({"only": ""}, "--only: unknown variant ''"),
+        ({"only": "GRUU"}, "--only: unknown variant 'GRUU'"),
+    ],
+)
+def test_python_refuses_what_the_command_refuses(place: Path, wrong: dict[str, object], said: str) -> None:
+    with pytest.raises(CannotStartError) as refused:
+        run_sweep("toy.yaml", scale="paper", **wrong)  # type: ignore[arg-type]
+    assert str(refused.value).startswith(said) and not (place / "runs").exists()
 
 
 def test_a_bucket_that_is_not_reached_is_told_in_a_line(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

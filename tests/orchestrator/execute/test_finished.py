@@ -6,6 +6,7 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,12 @@ def again(**options: object) -> None:
 def test_what_stands_is_not_made_again(made: list[str]) -> None:
     again()
     again()
+    assert made == []
+
+
+def test_a_sweep_can_run_in_another_thread(made: list[str]) -> None:
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(again).result()
     assert made == []
 
 
