@@ -16,7 +16,7 @@ from lm.record import perplexity
 from orchestrator.agenda.expand import SweepState
 from orchestrator.search.ledger import SearchState
 from orchestrator.sweep import ScaledSweep
-from orchestrator.trials.locks import Holder, is_held, lock_path, read_holder
+from orchestrator.trials.locks import Holder, is_held, lock_path, read_holder, sweep_locks
 from orchestrator.trials.plan import PlanStatus, state_in_words, state_of
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
@@ -165,8 +165,11 @@ def trial_lines(standing: SweepStanding, searches: Sequence[SearchState]) -> lis
 
 
 def last_commands(runs: Path) -> list[tuple[Holder, Literal["running", "ended", "killed"]]]:
-    """The last command of every sweep that was run with this folder, and what became of it, the latest first."""
-    notes = filter(None, map(read_holder, (runs / ".sweeps").glob("*.lock")))
+    """The last command of every sweep that was run with this folder, and what became of it, the latest first.
+
+    OSError if they cannot be listed.
+    """
+    notes = filter(None, map(read_holder, sweep_locks(runs)))
     return [
         (of, "running" if is_held(lock_path(runs, of.sweep, of.scale)) else "ended" if of.until else "killed")
         for of in sorted(notes, key=lambda holder: holder.since, reverse=True)

@@ -99,6 +99,20 @@ def lock_path(runs: Path, sweep: str, scale: str) -> Path:
     return runs / ".sweeps" / f"{sweep}.{scale}.lock"
 
 
+def sweep_locks(runs: Path) -> list[Path]:
+    """The locks of all sweeps that were run with this folder; OSError if they cannot be listed."""
+    try:
+        return [path for path in (runs / ".sweeps").iterdir() if path.suffix == ".lock"]
+    except FileNotFoundError:
+        return []
+
+
+def check_no_sweep_runs(runs: Path) -> None:
+    """ValueError while a sweep runs with this folder; OSError if that cannot be known."""
+    if any(map(is_held, sweep_locks(runs))):
+        raise ValueError(f"a sweep runs with {runs}, and may start a trial from weights there")
+
+
 def read_holder(lock: Path) -> Holder | None:
     """Who holds a sweep's lock or held it last; None if nobody did, or the note is damaged."""
     try:

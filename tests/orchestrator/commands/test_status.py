@@ -4,6 +4,7 @@ import json
 import math
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,6 +90,22 @@ def test_status_of_nothing(place: Path) -> None:
     assert code == 0
     assert "4 trials: 3 new, 1 read" in out
     assert not (place / "runs").exists()
+    (place / "runs").mkdir()
+    assert command("status")[1].startswith("no sweep was run with ")
+
+
+def test_status_does_not_take_what_it_cannot_list_for_nothing(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = os.scandir
+
+    def denied(path: Path | str) -> Any:
+        if Path(path).name == ".sweeps":
+            raise PermissionError(13, "Permission denied", str(path))
+        return listed(path)
+
+    (place / "runs/.sweeps").mkdir(parents=True)
+    monkeypatch.setattr("os.listdir", denied)  # as `iterdir` lists
+    monkeypatch.setattr("os.scandir", denied)  # as `glob` does
+    assert command("status") == (2, "", f"{place}/runs/.sweeps: Permission denied\n")
 
 
 def test_plan_as_json_has_its_keys(place: Path) -> None:
