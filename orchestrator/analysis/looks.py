@@ -66,10 +66,10 @@ def _pages(path: Path) -> list[tuple[int, ...]]:
     return pages
 
 
-def add_looks(ledger: Path, other: Path) -> None:
-    """Add the pages of a ledger to another one; errors of `read_looks` and `note_look`."""
+def add_looks(ledger: Path, runs: Path) -> None:
+    """Add the pages of a ledger to that of the same sweep in other runs; errors of `read_looks` and `note_look`."""
     for seeds in _pages(ledger):
-        note_look(other, seeds)
+        note_look(runs / ledger.parent.name / ledger.name, seeds)
 
 
 def note_look(path: Path, seeds: Sequence[int]) -> None:

@@ -210,8 +210,7 @@ def gc(
     runs = runs.resolve()
     if weights != (file is not None):
         shared.wrong("runs gc: --weights and --sweep FILE go together: they remove the weights of that sweep's trials")
-    if not weights and (scale is not None or keep_best):
-        shared.wrong("runs gc: --scale and --keep-best go with --weights")
+    shared.goes_with("--weights", weights, scale=scale, keep_best=keep_best or None)
     keys = [] if file is None else _with_weights(file, scale, runs, keep_best)
     if keys and not dry_run and not yes:
         total = byte_size(sum(size_of(runs / key / WEIGHTS) for key in keys))
@@ -242,17 +241,19 @@ def export(
     """Copy what a report of a sweep needs: the records, curves and losses on test of its trials, its looks; no weights.
 
     `report FILE --runs FOLDER` makes the page from it, `runs import FOLDER` adds it to other runs. Exit code 1 if a
-    trial is damaged, which is named and left out.
+    trial is damaged, which is named and left out, as one is that would replace a better one in FOLDER.
     """
     from orchestrator.agenda.expand import looks_path
+    from orchestrator.analysis.looks import add_looks
     from orchestrator.trials.disk import copy_trials
 
     sweep, state, records = shared.opened_state(file, scale, runs, set_, seeds)
     with shared.refused(ValueError, OSError):
         searched = [trial.key for search in state.searches for trial in search.trials if trial.key is not None]
         keys = [*(records.holder(trial) for trial in state.trials), *searched]
-        ledgers = [*(search.ledger for search in state.searches), looks_path(sweep, records)]
-        _print_copied(*copy_trials(keys, ledgers, records.root, to), to)
+        copied = copy_trials(keys, [search.ledger for search in state.searches], records.root, to)
+        add_looks(looks_path(sweep, records), to)
+    _print_copied(*copied, to)
 
 
 @app.command("import")
@@ -260,7 +261,7 @@ def import_(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="what `runs export` wrote")],
     runs: shared.RunsFolder = Path("runs"),
 ) -> None:
-    """Add trials that `runs export` copied; a trial that is in RUNS already stays as it is.
+    """Add trials that `runs export` copied; one that is in RUNS stays as it is, but a failure moves to RUNS/.old/.
 
     Each is checked by the hashes in its record. Exit code 1 if one is damaged, which is named and left out.
     """
@@ -270,7 +271,7 @@ def import_(
     with shared.refused(ValueError, OSError):
         copied = import_trials(folder, runs)
         for looks in sorted((folder / ".sweeps").glob("*.looks")):
-            add_looks(looks, runs / ".sweeps" / looks.name)
+            add_looks(looks, runs)
     _print_copied(*copied, runs)
 
 
@@ -287,12 +288,11 @@ def _print_copied(copied: int, there: int, left_out: tuple[str, ...], to: Path) 
 
 def _with_weights(file: Path, scale: str | None, runs: Path, keep_best: int) -> list[str]:
     """The keys of a sweep's complete and diverged trials that have weights, without the best."""
-    from orchestrator.trials.locks import is_held
+    from orchestrator.trials.locks import check_no_sweep_runs
 
     _, state, records = shared.opened_state(file, scale, runs)
-    if any(map(is_held, (runs / ".sweeps").glob("*.lock"))):
-        shared.wrong(f"runs gc: a sweep runs with {runs}, and may start a trial from these weights")
     with shared.refused(ValueError, OSError):
+        check_no_sweep_runs(runs)
         settled = [record for key in dict(_named(state)) if (record := records.read(key)) is not None]
     complete = [record for record in settled if record.status == "complete"]
     best = sorted(complete, key=lambda record: record.stages[-1].valid.nats_per_token)[:keep_best]

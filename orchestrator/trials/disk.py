@@ -35,7 +35,7 @@ from lm.files import (
 from lm.hashes import RECORD, WEIGHTS
 from lm.kept import say_once
 from lm.trial_log import LOG
-from orchestrator.trials.locks import is_held
+from orchestrator.trials.locks import check_no_sweep_runs, is_held
 from orchestrator.trials.records import KEY, check_trial, damage_in_a_line, read_own
 
 FAILURE = "failure.txt"
@@ -92,25 +92,32 @@ def collect(runs: Path, *, weights: Collection[str] = (), dry: bool = False) -> 
 
     Checkpoints of trials that are complete or diverged, files that were never finished, trials set aside, and the
     weights of the trials with these keys. A trial that is under way, failed or unfinished keeps everything, as does one
-    whose record cannot be read, of which a warning tells.
+    whose record cannot be read, of which a warning tells. OSError for what cannot be removed; ValueError, and nothing
+    is removed, if a sweep runs that may need the weights.
     """
+    if weights:  # asked here again, since somebody may have taken hours to agree
+        check_no_sweep_runs(runs)
     for folder in sorted(path.parent for path in runs.glob(f"[!.]*/{RECORD}")):
         try:
             record = read_own(folder)
             if record is None or record.status == "failed" or is_held(folder / ".lock"):
                 continue
-            parts = [folder / "checkpoints"] + ([folder / WEIGHTS] if folder.name in weights else [])
-            with nullcontext() if dry else FileLock(folder / ".lock", timeout=_LONGEST_WAIT_SECONDS):
-                unfinished = [path for path in folder.rglob(".*.tmp") if not {*parts} & {*path.parents}]
-                yield from _remove([*filter(Path.exists, parts), *unfinished], dry)
-        except Timeout:
-            continue  # taken since it was looked at
         except (ValueError, OSError) as error:
             say_once(damage_in_a_line(error))
+            continue
+        if _leftovers(folder, weights):  # else a folder that cannot be written is no error
+            with suppress(Timeout), nullcontext() if dry else FileLock(folder / ".lock", timeout=_LONGEST_WAIT_SECONDS):
+                yield from _remove(_leftovers(folder, weights), dry)  # unless taken since it was looked at
     if copies := sorted(runs.glob(f".*{_COPY}")):
         with suppress(ValueError), _alone(runs):  # else somebody copies there now
             yield from _remove(copies, dry)
     yield from _remove(sorted(aside_folder(runs).glob("*")), dry)
+
+
+def _leftovers(folder: Path, weights: Collection[str]) -> list[Path]:
+    parts = [folder / "checkpoints"] + ([folder / WEIGHTS] if folder.name in weights else [])
+    unfinished = [path for path in folder.rglob(".*.tmp") if not {*parts} & {*path.parents}]
+    return [*filter(Path.exists, parts), *unfinished]
 
 
 def _remove(paths: Iterable[Path], dry: bool) -> Iterator[tuple[Path, int]]:
@@ -136,7 +143,7 @@ def import_trials(folder: Path, runs: Path) -> tuple[int, int, tuple[str, ...]]:
 def copy_trials(
     keys: Iterable[str], ledgers: Iterable[Path], source: Path, to: Path, *, replace: bool = True
 ) -> tuple[int, int, tuple[str, ...]]:
-    """Copy the trials that have a record, and ledgers of searches and looks; with `replace` in place of others.
+    """Copy the trials that have a record, and ledgers of searches; with `replace` in place of what is no better.
 
     How many were copied, how many were there already; which were left out, and why, a line each.
     WriteError; ValueError while another command copies there.
@@ -148,35 +155,78 @@ def copy_trials(
         for key in dict.fromkeys(keys):
             if not KEY.fullmatch(key) or not (source / key / RECORD).exists() or is_held(source / key / ".lock"):
                 continue  # no trial, or one that has not settled yet
-            settled = (to / key / RECORD).exists()
-            trained = [name for name in (LOG, "checkpoints", WEIGHTS) if (to / key / name).exists()]
-            stays = settled and not _differ(source / key, to / key) if replace else settled or trained
-            if stays:
-                there += 1
-                continue
-            if trained:
-                left_out.append(f"{to / key}: has {trained[0]}, so a trial was trained there; it stays as it is")
-                continue
             try:
-                _copy_trial(source / key, to)
-                copied += 1
+                why = _why_it_stays(to / key, source / key, replace)
+                if why is None:
+                    _copy_trial(source / key, to, keep=not replace)
+                    copied += 1
+                elif why:
+                    left_out.append(f"{to / key}: {why}; it stays as it is")
+                else:
+                    there += 1
             except WriteError:
                 raise
             except DamagedError as error:
                 left_out.append(f"{error.path}: {error.problem}")
             except (ValueError, OSError) as error:
                 left_out.append(damage_in_a_line(error))
-        for ledger in ledgers:
+        for ledger in filter(Path.exists, ledgers):
             target = to / ledger.parent.name / ledger.name
-            if ledger.exists() and (replace or not target.exists()):
-                with atomic(target) as temporary:
-                    check_regular(ledger)
-                    temporary.write_bytes(ledger.read_bytes())
+            if (why := _copy_ledger(ledger, target, replace)) is not None:
+                left_out.append(f"{target}: {why}; it stays as it is")
     return copied, there, tuple(left_out)
 
 
-def _copy_trial(trial: Path, to: Path) -> None:
-    """Copy a trial whole, once the copy agrees with its record; DamagedError; ValueError if that has no hashes."""
+def _why_it_stays(other: Path, trial: Path, replace: bool) -> str | None:
+    """Why a trial is not copied in place of what is in the folder `other`; None if it is, empty if it is there already.
+
+    Without `replace` only a failure gives way. With it a result does not give way to a failure.
+    """
+    held = is_held(other / ".lock")
+    trained = [name for name in (LOG, "checkpoints", WEIGHTS) if (other / name).exists()]
+    if not replace:
+        gives_way = not held and _status(other) == "failed" and _status(trial) != "failed"
+        return "" if not gives_way and (held or trained or (other / RECORD).exists()) else None
+    if (other / RECORD).exists() and not _differ(trial, other):
+        return ""
+    if held or trained:
+        return "a process trains there" if held else f"has {trained[0]}, so a trial was trained there"
+    if _status(trial) == "failed" and (status := _status(other)) in ("complete", "diverged"):
+        return f"is {status}, while {trial} failed"
+    return None
+
+
+def _status(trial: Path) -> str | None:
+    """How a trial ended; None if it did not, or is damaged."""
+    with suppress(ValueError, OSError):
+        if (record := check_trial(trial)) is not None:
+            return record.status
+    return None
+
+
+def _copy_ledger(ledger: Path, target: Path, replace: bool) -> str | None:
+    """Copy a search's ledger in place of its own beginning, with `replace` of any that is no longer; or why it is not.
+
+    A longer one knows of trials that this one has not asked for, also if the two began differently.
+    """
+    check_regular(ledger)
+    content, kept = ledger.read_bytes(), target.read_bytes() if target.is_file() else b""
+    if kept.startswith(content) or not (replace or content.startswith(kept)):
+        return None
+    if is_held(target.with_suffix(".lock")):
+        return "a command runs this search there"
+    if kept.count(b"\n") > content.count(b"\n"):
+        return f"is longer than {ledger}, and began differently"
+    with atomic(target) as temporary:
+        temporary.write_bytes(content)
+    return None
+
+
+def _copy_trial(trial: Path, to: Path, *, keep: bool) -> None:
+    """Copy a trial whole, once the copy agrees with its record; DamagedError; ValueError if that has no hashes.
+
+    With `keep` a trial in its place is set aside.
+    """
     record = check_trial(trial)
     if record is None or not record.hashes:
         raise ValueError(f"{trial / RECORD}: is from before records had hashes, so that nothing can be checked")
@@ -193,7 +243,9 @@ def _copy_trial(trial: Path, to: Path) -> None:
             raise DamagedError(trial / error.path.relative_to(copy), error.problem) from error
         with writing(place):
             sync(copy)
-            if place.exists():
+            if keep and (place / RECORD).exists():
+                set_aside(place, to)
+            elif place.exists():
                 shutil.rmtree(place)
             copy.rename(place)
             sync(to)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -219,6 +220,38 @@ def test_gc_removes_weights_of_the_named_sweep_alone(place: Path) -> None:
     assert command("report", "toy.yaml", "--scale", "paper")[0] == 0
     counts = json.loads(command("plan", "toy.yaml", "--scale", "paper", "--json")[1])["counts"]
     assert set(counts) == {"done", "new"}, "weights that were removed are no damage"
+
+
+def test_gc_looks_for_sweeps_again_once_somebody_agreed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = settle(trials()["full"])
+    with ExitStack() as running:
+
+        def agreed(text: str) -> bool:
+            running.enter_context(holding(place / "runs", "toy", "paper", " at scale paper"))
+            return True
+
+        monkeypatch.setattr("typer.confirm", agreed)
+        code, _, err = command("runs", "gc", "--weights", "--sweep", "toy.yaml", "--scale", "paper")
+    assert (code, err) == (2, f"a sweep runs with {place}/runs, and may start a trial from weights there\n")
+    assert has_weights(folder)
+
+
+def test_gc_tells_what_it_may_not_remove(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = settle(trials()["full"])
+    line = ("runs", "gc", "--weights", "--sweep", "toy.yaml", "--scale", "paper", "--yes")
+
+    def denied(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    with monkeypatch.context() as there:
+        there.setattr("shutil.rmtree", denied)
+        code, out, err = command(*line)
+    assert (code, err) == (5, f"{place}/{folder}/weights: Permission denied\n") and "freed" not in out
+    (folder / ".lock").unlink(missing_ok=True)
+    (folder / ".lock").mkdir()
+    code, out, err = command(*line)
+    assert (code, err.count("\n")) == (5, 1) and f"{folder}/.lock" in err and "freed" not in out
+    assert command("runs", "gc") == (0, "0 bytes freed\n", ""), "nothing there is to be removed"
 
 
 @pytest.mark.parametrize(

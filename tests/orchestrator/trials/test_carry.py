@@ -11,10 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from lm.files import sha256
 from lm.hashes import RECORD
 from orchestrator.execute.run_trial import Allotment, write_failure
+from orchestrator.trials.disk import copy_trials
 from orchestrator.trials.records import check_trial
 from orchestrator.trials.trial import Trial
 from tests.orchestrator.search import test_search_end_to_end as searching
@@ -103,8 +105,11 @@ def test_the_pages_that_were_read_go_along_and_add_to_those_of_there(place: Path
         (runs / looks).write_text(page)
     exported(trials()["full"])
     assert command("runs", "import", "there", "--runs", "elsewhere")[0] == 0
-    assert files(THERE / ".sweeps") == {"toy.paper.looks": pages[RUNS].encode()}
+    assert (THERE / looks).read_text() == pages[RUNS]
     assert (Path("elsewhere") / looks).read_text() == pages[Path("elsewhere")] + pages[RUNS]
+    (THERE / looks).write_text(pages[Path("elsewhere")])
+    exported()
+    assert (THERE / looks).read_text() == pages[Path("elsewhere")] + pages[RUNS], "what was read there counts as well"
     (THERE / looks).write_text("seven\n")
     code, _, err = command("runs", "import", "there", "--runs", "elsewhere")
     assert code == 2 and f"{looks}:1: expected a line such as" in err
@@ -161,6 +166,90 @@ def test_an_export_replaces_the_trial_that_was_trained_anew_since_and_no_other(p
     assert exported().startswith("1 trial copied to there") and data["key"] == full.key
     assert (THERE / full.key / RECORD).read_bytes() == record.read_bytes()
     assert sorted(path.name for path in THERE.iterdir()) == sorted([full.key, weights.key])
+
+
+def failed(trial: Trial, runs: Path = RUNS) -> Path:
+    """The folder of a trial that failed at once."""
+    write_failure(trial, Allotment(runs.resolve(), 1.0, 0.0, 600.0), "it broke")
+    return runs / trial.key
+
+
+def test_a_failure_replaces_no_result_in_an_export_and_any_result_a_failure(place: Path) -> None:
+    full = trials()["full"]
+    exported(full)
+    before = files(THERE)
+    shutil.rmtree(RUNS / full.key)
+    failed(full)
+    said = exported(code=1)
+    assert said.startswith("0 trials copied") and said.endswith(
+        f"left out: there/{full.key}: is complete, while {place}/runs/{full.key} failed; it stays as it is\n"
+    )
+    assert files(THERE) == before
+    (THERE / full.key / "curve.parquet").write_bytes(b"x")
+    assert exported().startswith("1 trial copied"), "it was damaged there"
+    shutil.rmtree(RUNS / full.key)
+    settle(full)
+    assert exported().startswith("1 trial copied")
+
+
+def test_an_import_takes_a_result_in_place_of_a_failure_and_sets_that_aside(place: Path) -> None:
+    full, weights = trials()["full"], trials()["no weight-dropping"]
+    failed(weights)
+    exported(full)
+    runs = Path("elsewhere")
+    for trial in (full, weights):
+        (failed(trial, runs) / "log.txt").write_text("it began")
+    left = files(runs / full.key)
+    _, out, _ = command("runs", "import", "there", "--runs", "elsewhere")
+    assert out.startswith("1 trial copied to elsewhere") and out.endswith("1 there already\n")
+    assert (runs / full.key / RECORD).read_bytes() == (THERE / full.key / RECORD).read_bytes()
+    assert files(runs / ".old" / f"{full.key}-1") == left
+
+
+@pytest.mark.parametrize(
+    "line", [("import", "there", "--runs", "elsewhere"), ("export", *OPTIONS, "--to", "elsewhere")]
+)
+def test_no_copy_takes_the_place_of_a_trial_that_a_process_holds(place: Path, line: tuple[str, ...]) -> None:
+    full = trials()["full"]
+    exported(full)
+    held = failed(full, Path("elsewhere"))
+    before = files(held)
+    with FileLock(held / ".lock"):
+        code, out, err = command("runs", *line)
+        assert out.splitlines()[-1].startswith("0 trials copied")
+        assert (code, err) in [(0, ""), (1, f"left out: {held}: a process trains there; it stays as it is\n")]
+        assert files(held) == before | {".lock": b""}
+    assert command("runs", *line)[1].splitlines()[-1].startswith("1 trial copied")
+
+
+@pytest.mark.parametrize(
+    ("there", "by_export", "by_import"),
+    [
+        ("", "ab", "ab"),
+        ("a", "ab", "ab"),
+        ("ab", "ab", "ab"),
+        ("abc", "abc", "abc"),
+        ("x", "ab", "x"),
+        ("xy", "ab", "xy"),
+        ("xyz", "xyz", "xyz"),
+    ],
+)
+def test_a_longer_ledger_of_a_search_stays_and_a_beginning_goes_on(
+    tmp_path: Path, there: str, by_export: str, by_import: str
+) -> None:
+    """Each letter is a line; ab comes."""
+    for replace, expected in ((True, by_export), (False, by_import)):
+        ledger, target = (tmp_path / str(replace) / name / ".searches/one.jsonl" for name in ("from", "to"))
+        for path, content in ((ledger, "ab"), (target, there)):
+            path.parent.mkdir(parents=True)
+            path.write_text("".join(f"{line}\n" for line in content))
+        with FileLock(target.with_suffix(".lock")):
+            held = copy_trials([], [ledger], ledger.parents[1], target.parents[1], replace=replace)[2]
+            assert target.read_text().replace("\n", "") == there
+        left_out = copy_trials([], [ledger], ledger.parents[1], target.parents[1], replace=replace)[2]
+        assert target.read_text().replace("\n", "") == expected
+        assert len(left_out) == (there == "xyz" and replace)
+        assert len(held) == (there != expected or len(left_out))
 
 
 @pytest.mark.parametrize("kept", ["log.txt", "checkpoints", "weights"])
