@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lm.files import write_text
+from lm.files import write_text, writing
 from lm.names import nearest
 from lm.spec import Corpus
 from lm.validation import SLUG
@@ -56,7 +56,7 @@ scales: # `paper` is the base as written; `laptop` is taken where there is no GP
 """)
 _CORPUS = "ptb, wikitext-2, wikitext-103, seinfeld, pydoc, or a folder with train.txt, valid.txt and test.txt"
 _OPTUNA = "write its searches to an Optuna storage, such as sqlite:///optuna.db, for optuna-dashboard"
-_TENSORBOARD = "write the learning curves to this folder, for `tensorboard --logdir DIR`"
+_TENSORBOARD = "write the learning curves to DIR/SWEEP.SCALE/, for `tensorboard --logdir DIR`"
 
 app = typer.Typer(help="List and copy the sweep files that ship.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -159,10 +159,10 @@ def export(
     if optuna is None and tensorboard is None:
         shared.wrong("export: expected --optuna URL or --tensorboard DIR")
     sweep, state, records = shared.opened_state(file, scale, runs)
+    place = f"{sweep.name}.{sweep.scale}"
     if optuna is not None:
         if sweep.searching is None:
             shared.wrong(f"{file}: neither searches nor tunes{sweep.at_scale}: there is no study to write")
-        place = f"{sweep.name}.{sweep.scale}"
         studies = {f"{place}.{search.task.title}": (search.task, search.trials) for search in state.searches}
         with shared.refused(ValueError, OSError):
             # Optuna takes most of a second to import.
@@ -173,10 +173,11 @@ def export(
             typer.echo(f"{name}: {counted(len(trials), 'trial')}")
     if tensorboard is not None:
         with shared.refused(ValueError, OSError):
-            _write_curves(state, records, tensorboard)
+            count = _write_curves(state, records, tensorboard / place)
+        typer.echo(f"{tensorboard}: {counted(count, 'curve')}; to see them: tensorboard --logdir {tensorboard}")
 
 
-def _write_curves(state: SweepState, records: Records, folder: Path) -> None:
+def _write_curves(state: SweepState, records: Records, folder: Path) -> int:
     from lm.record import read_curve
 
     curves = {trial.title: (records.holder(trial), records.curve(trial)) for trial in state.table}
@@ -188,7 +189,7 @@ def _write_curves(state: SweepState, records: Records, folder: Path) -> None:
         times = records.times(key, records.read(key))
         span = None if times is None else (int(1000 * times[0].timestamp()), int(1000 * times[1].timestamp()))
         _write_curve(folder / title.replace("%", "%25").replace("/", "%2F"), curve, span)
-    typer.echo(f"{folder}: {counted(len(written), 'curve')}; to see them: tensorboard --logdir {folder}")
+    return len(written)
 
 
 def _write_curve(folder: Path, curve: Iterable[Evaluation], times: tuple[int, int] | None) -> None:
@@ -200,9 +201,10 @@ def _write_curve(folder: Path, curve: Iterable[Evaluation], times: tuple[int, in
 
     from orchestrator.watch.mlflow.store import curve_measures
 
-    for earlier in folder.glob("events.out.tfevents.*"):
-        earlier.unlink()
-    with SummaryWriter(str(folder)) as writer:
-        for point in curve:
-            for measure in curve_measures(point, times):
-                writer.add_scalar(measure.name, measure.value, measure.step, measure.milliseconds / 1000)
+    with writing(folder):
+        for earlier in folder.glob("events.out.tfevents.*"):
+            earlier.unlink()
+        with SummaryWriter(str(folder)) as writer:
+            for point in curve:
+                for measure in curve_measures(point, times):
+                    writer.add_scalar(measure.name, measure.value, measure.step, measure.milliseconds / 1000)

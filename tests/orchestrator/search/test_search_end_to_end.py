@@ -319,14 +319,28 @@ def test_export_writes_curves_for_tensorboard(place: Path) -> None:
         result = CliRunner().invoke(app, line)
         assert result.exit_code == 0, result.output
         assert f"{place}/boards: 6 curves; to see them: tensorboard --logdir {place}/boards" in result.output
+    of_another = place / "boards/other.paper" / f"{task.title}, trial 0/events.out.tfevents.1.x"
+    of_another.parent.mkdir(parents=True)
+    of_another.write_text("")
+    (place / "other.yaml").write_text((place / "tiny.yaml").read_text().replace("name: tiny", "name: other"))
+    assert CliRunner().invoke(app, ["export", "other.yaml", *line[2:]]).exit_code == 0
+    assert not of_another.exists()
     for trial in read_search_trials(ledger):
         points = read_curve(place / "runs" / str(trial.key))
         values: dict[str, dict[int, float]] = {}
-        for event in events(place / "boards" / f"{task.title}, trial {trial.number}"):
+        for event in events(place / "boards/tiny.paper" / f"{task.title}, trial {trial.number}"):
             for value in event.summary.value:
                 values.setdefault(value.tag, {})[event.step] = value.simple_value
         assert values["curve/valid_perplexity"] == pytest.approx({p.epoch: p.valid_perplexity for p in points})
         assert values["progress/seconds"] == pytest.approx({p.epoch: p.seconds for p in points})
+
+
+def test_curves_that_cannot_be_written_end_with_5(place: Path) -> None:
+    searched(place / "runs")
+    (place / "boards").write_text("")
+    result = CliRunner().invoke(app, ["export", "tiny.yaml", "--tensorboard", "boards", "--scale", "paper"])
+    assert (result.exit_code, result.stderr.count("\n")) == (5, 1)
+    assert result.stderr == "boards/tiny.paper: Not a directory (a file lies where a folder is needed)\n"
 
 
 def test_export_wants_to_know_where_to(place: Path) -> None:
