@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import subprocess
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -39,6 +42,14 @@ def test_list_shows_what_is_on_disk(place: Path) -> None:
     assert (row["sweep"], row["seed"], row["differs"]) == ("toy/paper", 1, "")
     assert (row["key"], row["variant"]) == (full.key, "full, seed 1")
     assert row["bytes"] == sum(path.stat().st_size for path in (place / "runs" / full.key).rglob("*") if path.is_file())
+
+
+def test_a_table_in_a_pipe_is_not_cut_by_what_asks_for_colours(place: Path) -> None:
+    settle(trials()["full"])
+    line = [sys.executable, "-m", "orchestrator", "runs", "list"]
+    colours = {name: value for name, value in os.environ.items() if name != "COLUMNS"} | {"FORCE_COLOR": "1"}
+    out = subprocess.run(line, env=colours, capture_output=True, text=True, check=True).stdout
+    assert "corpus, lstm 1x6, softmax, sgd, 2 epochs, fine-tuned, seed 1" in out and len(out.splitlines()) == 3
 
 
 def rows_of(*options: str) -> list[dict[str, str]]:
