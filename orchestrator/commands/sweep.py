@@ -22,6 +22,7 @@ _FRESH = "train again what has a record; the old trials move to RUNS/.old/"
 _STORAGE = "s3://, gs:// or file:// where workers keep trials [default: --runs]"
 _EXECUTOR = "inline: in this process, one after the other, with no stall limit"
 _NOTIFY = "run this at the end; its standard input is the outcome as JSON"
+_EVERY = "with --watch: seconds between looks [default: 10]"
 _WATCH = "write it again whenever the records change, until Ctrl-C (exit code 130)"
 _FORCE = "replace an earlier report that has complete trials which this one lacks"
 
@@ -93,10 +94,16 @@ def _say_what_would_be_trained(scaled: ScaledSweep, options: Options, *, fresh: 
     from orchestrator.agenda.standing import search_standing
     from orchestrator.api import to_train
     from orchestrator.sweep.scaled import select
-    from orchestrator.trials.records import Records
+    from orchestrator.trials.records import Records, is_settled
+    from orchestrator.trials.storage import Storage
 
     with shared.refused(ValueError, OSError):
+        if fresh and options.storage is not None:
+            raise CannotStartError("--fresh: the storage would give the old records back; take another --storage")
         trials, searches = to_train(select(scaled, options.only), Records(options.runs.resolve()), fresh=fresh)
+        if options.storage is not None:
+            there = Storage(options.storage)
+            trials = [(trial, state) for trial, state in trials if not is_settled(trial, there.record(trial.key))]
     for trial, state in trials:
         typer.echo(f"{trial.key}  {trial.variant}, seed {trial.seed}: {state}")
     for search in searches:
@@ -115,25 +122,17 @@ def report(
     runs: shared.RunsFolder = Path("runs"),
     reports: shared.ReportsFolder = Path("reports"),
     watch: Annotated[bool, typer.Option("--watch", help=_WATCH)] = False,
-    every: Annotated[
-        float | None, typer.Option(min=0.1, metavar="SECONDS", help="with --watch: seconds between looks [default: 10]")
-    ] = None,
+    every: Annotated[float | None, typer.Option(min=0.1, max=86400.0, metavar="SECONDS", help=_EVERY)] = None,
     force: Annotated[bool, typer.Option("--force", help=_FORCE)] = False,
 ) -> None:
     """Write the report of what the records hold now; nothing is trained."""
-    shared.goes_with("--watch", watch, every=every)
-    interval = (every or 10.0) if watch else None
-    _report(shared.opened(file, scale, set_, seeds), file, runs, reports, interval, force=force)
-
-
-def _report(scaled: ScaledSweep, file: Path, runs: Path, reports: Path, every: float | None, *, force: bool) -> None:
-    """Write the report once, or look after `every` seconds and write it whenever a record or curve has changed."""
     from orchestrator.agenda.expand import expand
     from orchestrator.report import report_sweep
     from orchestrator.report.files.folder import FullerPageError
     from orchestrator.trials.records import Records
 
-    records = Records(runs.resolve())
+    shared.goes_with("--watch", watch, every=every)
+    scaled, records = shared.opened(file, scale, set_, seeds), Records(runs.resolve())
     if_fuller: IfFuller = "replace" if force else "refuse"
     written: dict[Path, int] | None = None
     try:
@@ -148,9 +147,9 @@ def _report(scaled: ScaledSweep, file: Path, runs: Path, reports: Path, every: f
                             raise
                         typer.echo(str(error), err=True)  # trials were set aside, to be trained again
                 written = times
-            if every is None:
+            if not watch:
                 return
-            time.sleep(every)
+            time.sleep(every or 10.0)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
 

@@ -147,10 +147,8 @@ class Storage:
         content = self._fs.open_input_stream(f"{key}/{RECORD}").read()
         if record.is_file() and record.read_bytes() == content:  # sent without hearing that it arrived
             return False
-        try:
-            return Record.model_validate_json(content).status != "failed"
-        except ValueError:
-            return False
+        stored = _record(content)
+        return stored is not None and stored.status != "failed"
 
     def _upload(self, path: Path, target: str) -> None:
         if self._is_local:
@@ -164,6 +162,13 @@ class Storage:
         """Whether it holds a file of this name, such as `<key>/record.json`."""
         with self._named_errors():
             return bool(self._fs.get_file_info(name).is_file)
+
+    def record(self, key: str) -> Record | None:
+        """The record that it holds of a trial; None if it holds none, or one that cannot be read."""
+        if not self.has(f"{key}/{RECORD}"):
+            return None
+        with self._named_errors():
+            return _record(self._fs.open_input_stream(f"{key}/{RECORD}").read())
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
@@ -315,6 +320,13 @@ def _private_folder() -> Path:
 def transfer_order(name: PurePosixPath) -> tuple[bool, bool, str]:
     """Sorts a record after everything, and a manifest after the files that it names."""
     return name.name == RECORD, name.name == "manifest.json", str(name)
+
+
+def _record(content: bytes) -> Record | None:
+    try:
+        return Record.model_validate_json(content)
+    except ValueError:
+        return None
 
 
 def _state(path: Path) -> _Stored:

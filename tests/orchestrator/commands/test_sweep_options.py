@@ -17,6 +17,7 @@ from lm.record import read_record
 from orchestrator import load_records, load_sweep, run_sweep
 from orchestrator.agenda.expand import expand
 from orchestrator.errors import CannotStartError
+from orchestrator.execute.run_trial import Allotment, write_failure
 from orchestrator.report import report_sweep
 from orchestrator.sweep import SweepError, read_sweep
 from orchestrator.sweep.scaled import select
@@ -153,6 +154,45 @@ def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(place: Path) ->
     assert "full, seed 1: done" in out
     assert f"moved to {Path('runs/.old')}" in out
     assert not {"reports", "mlflow.db"} & {path.name for path in place.iterdir()}
+
+
+def test_a_dry_run_knows_what_the_storage_has(place: Path) -> None:
+    """What is settled there and only there; a failure there is tried again, as is what test is still closed to."""
+    full, weights, cached = (trials()[name] for name in ("full", "no weight-dropping", "neural cache"))
+    for trial in (full, cached):
+        settle(trial, Path("store"))
+    write_failure(weights, Allotment(place / "store", 1.0, 0.0, 600.0), "it broke")
+    line = ("sweep", "toy.yaml", "--scale", "paper", "--dry-run", "--storage", f"file://{place}/store")
+    before = {path: path.stat().st_mtime_ns for path in place.rglob("*")}
+    code, out, _ = command(*line)
+    assert code == 0 and out.splitlines()[1:] == [
+        f"{weights.key}  no weight-dropping, seed 1: new",
+        "1 trial would be trained; nothing was written",
+    ]
+    data = json.loads((record := place / "store" / full.key / "record.json").read_text())
+    for stage in data["stages"]:
+        stage["test"] = None
+    record.write_text(json.dumps(data))
+    assert f"{full.key}  full" in command(*line)[1]
+    record.write_text("{")
+    assert f"{full.key}  full" in command(*line)[1]
+    assert {path: path.stat().st_mtime_ns for path in place.rglob("*") if path not in (record, record.parent)} == {
+        path: time for path, time in before.items() if path not in (record, record.parent)
+    }
+    for dry in ((), ("--dry-run",)):
+        assert command(*line[:4], *dry, "--fresh", *line[5:]) == (
+            2,
+            f"{out.splitlines()[0]}\n",
+            "--fresh: the storage would give the old records back; take another --storage\n",
+        )
+    code, _, err = command(*line[:-1], "foo://x")
+    assert code == 2 and err.startswith("storage: expected s3://, gs://, file:// or an absolute path, got 'foo://x'")
+
+
+@pytest.mark.parametrize("every", ["inf", "1e9", "nan", "0"])
+def test_a_watched_report_waits_for_a_time_that_can_be_waited(place: Path, every: str) -> None:
+    code, out, err = command("report", "toy.yaml", "--scale", "paper", "--watch", "--every", every)
+    assert (code, out) == (2, "") and "'--every': " in err and every in err
 
 
 @pytest.mark.parametrize("options", [[], ["--dry-run"]])
