@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet
 
 from lm.data import CorpusError
@@ -25,6 +24,7 @@ from orchestrator.errors import CannotStartError, RayLostError, redacted
 from orchestrator.execute.machine import load_sweep
 from orchestrator.execute.run import Executor, Options, Prepared, prepare, run_prepared
 from orchestrator.report.files.folder import Summary, read_summary
+from orchestrator.report.files.tables import read_csv
 from orchestrator.search.ledger import SearchState
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.disk import aside_folder, set_aside
@@ -188,13 +188,22 @@ def _notify(command: str, exit_code: int, summary: Mapping[str, Any]) -> None:
 
 
 def load_records(path: Path | str = "runs") -> dict[str, Record]:
-    """The record of every trial in a folder that has ended, by key; one that cannot be read is named and left out."""
-    return read_all(Path(path))
+    """The record of every trial in a folder that has ended, by key; one that cannot be read is named and left out.
+
+    ValueError if there is no such folder, but for `runs`, which may not have been written yet.
+    """
+    path = Path(path)
+    if path != Path("runs") and not path.is_dir():
+        raise ValueError(f"{path}: expected a folder of trials, such as runs; there is none")
+    return read_all(path)
 
 
 @dataclass(frozen=True)
 class LoadedReport:
-    """What lies in a report's folder. A table that the report lacks has no rows."""
+    """What lies in a report's folder. A table that the report lacks has no rows.
+
+    The columns of `table` and `trials` have the same types in every report, so that those of several can be joined.
+    """
 
     folder: Path
     summary: Summary
@@ -219,7 +228,7 @@ class LoadedReport:
         """One row an evaluation of a trial."""
         return self._read("curves.parquet", pa.parquet.read_table)
 
-    def _read(self, name: str, read: Callable[[Path], pa.Table] = pa.csv.read_csv) -> pa.Table:
+    def _read(self, name: str, read: Callable[[Path], pa.Table] = read_csv) -> pa.Table:
         path = self.folder / name
         return read(path) if path.exists() else pa.table({})
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.csv
 
 from lm.files import write_text
 from lm.record import opened
@@ -46,6 +47,11 @@ _SPECIAL = {
     ",,": "{,},",
     "*": "{*}",
 }
+_TEXT: tuple[str, ...] = ("variant", "change", "verdict", "reason", "key", "status", "state")
+_TEXT += ("reads_from", "starts_from", "device", "commit")
+_WHOLE = ("parameters", "seeds", "complete", "further_seeds", "seed", "best_epoch", "epochs", "peak_memory_bytes")
+_TRUTH = ("adaptive", "reference")
+"""Columns of `table.csv` and `trials.csv`; all others are numbers with a fraction."""
 _SPECIAL_CHARACTER = re.compile("|".join(map(re.escape, _SPECIAL)))
 
 
@@ -77,6 +83,20 @@ def write_tables(
             write_text(folder / name, text)
     if curves := [_curve(outcome) for outcome in trials if outcome.curve]:
         write_table(folder / "curves.parquet", pa.concat_tables(curves, promote_options="default"))
+
+
+def read_csv(path: Path) -> pa.Table:
+    """A table of a report. Its columns have the same types in every report, but for what a search tried.
+
+    Left to pyarrow, a column without a value has no type, one of round numbers is whole, and a key may be a number.
+    """
+    with path.open(encoding="utf-8", newline="") as file:
+        names = next(csv.reader(file), [])
+    types = dict.fromkeys(_TEXT, pa.string())
+    if path.name != "searches.csv":  # whose columns are named by what is searched
+        of_numbers = dict.fromkeys(names, pa.float64()) | dict.fromkeys(_WHOLE, pa.int64())
+        types = of_numbers | dict.fromkeys(_TRUTH, pa.bool_()) | types
+    return pa.csv.read_csv(path, convert_options=pa.csv.ConvertOptions(column_types=types))
 
 
 def _block_lines(outcome: Outcome) -> Iterator[dict[str, object]]:

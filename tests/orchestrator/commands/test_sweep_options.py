@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -247,12 +248,15 @@ def test_records_are_loaded_by_key_and_a_damaged_one_is_named(place: Path, caplo
     records = load_records("runs")
     assert list(records) == [full.key]
     assert records[full.key] == Records(place / "runs").find(full)
-    assert load_records("nowhere") == {}
+    with pytest.raises(ValueError, match="nowhere: expected a folder of trials"):
+        load_records("nowhere")
     with pytest.raises(SweepError, match="unknown scale 'papre'"):
         load_sweep("toy.yaml", "papre")
     (place / "runs" / full.key / "record.json").write_text("{}")
     assert load_records("runs") == {}
     assert f"runs/{full.key}/record.json: not a record of this version" in caplog.text
+    shutil.rmtree(place / "runs")
+    assert load_records() == load_records("runs") == {}, "which is to come"
 
 
 @pytest.mark.parametrize("path", [str, Path])
