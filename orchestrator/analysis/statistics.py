@@ -265,6 +265,7 @@ def _with_verdict(effect: Effect, estimate: _Estimate, decided: bool, errors: Er
         return replace(effect, verdict="equivalent")
     text = (0.0, 1.0) if estimate.text is None else (math.sqrt(estimate.text[0]), estimate.text[1])
     further = further_seeds(estimate.nats, estimate.groups, (*text, estimate.single_seed_share), errors, none)
+    further = replace(further, seeds_suffice=further.seeds_suffice or effect.decided_on_this_text)
     return replace(effect, verdict="not decided", further=further)
 
 

@@ -126,7 +126,7 @@ def gpus_of(resources: Resources) -> float:
 
 
 def gpu_slots(gpus: float, each: float) -> int:
-    """How many trials the GPUs hold, each with so much of one or so many; no share lies on two of them."""
+    """How many trials the GPUs hold if each has this share of a GPU, or this many; no share lies on two of them."""
     return int(gpus) * int(1 / each + 1e-9) if each < 1 else int(gpus / each + 1e-9)
 
 
