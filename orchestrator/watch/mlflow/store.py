@@ -96,9 +96,13 @@ class Run:
 
     def set_status(self, status: str, ended: int | None = None) -> None:
         """Bring it to a status that it does not have; `ended` in milliseconds, by default the present time."""
-        if self.status != status and status == "RUNNING":
+        if self.status == status:
+            return
+        if status == "RUNNING":
+            ended = None
             self.client.update_run(self.id, status=status)
-        elif self.status != status:
+        else:
+            ended = ended or int(1000 * time.time())
             self.client.set_terminated(self.id, status=status, end_time=ended)
         self.status, self.ended = status, ended
 
