@@ -142,12 +142,27 @@ def connect(uri: str) -> Any:
     database.parent.mkdir(parents=True, exist_ok=True)
     # Two processes that create the same database at once leave a broken file.
     with FileLock(database.with_name(f"{database.name}.lock"), timeout=_LOCK_SECONDS):
-        if (folder := database.parent.as_uri()) != f"file://{database.parent}":
-            # MLflow's own SQL fails on a default folder for artifacts with quotes in its path, but not on its URI.
-            from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
-
-            SqlAlchemyStore(uri, f"{folder}/mlartifacts")  # type: ignore[no-untyped-call]
+        if not database.exists():
+            _create(database)
         return MlflowClient(tracking_uri=uri)
+
+
+def _create(database: Path) -> None:
+    """Make a SQLite database beside its place and move it there whole.
+
+    MLflow takes seconds to make its tables, and never opens a database whose making was interrupted.
+    """
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    whole = database.resolve()  # the file that a link names
+    new = whole.with_name(f"{whole.name}.new")
+    for left in (new, new.with_name(f"{new.name}-journal")):  # by a command that was interrupted
+        left.unlink(missing_ok=True)
+    # MLflow's own SQL fails on a default folder for artifacts with quotes in its path, but not on its URI.
+    artifacts = f"{database.parent.as_uri()}/mlartifacts"
+    store = SqlAlchemyStore(f"sqlite:///{new}", artifacts)  # type: ignore[no-untyped-call]
+    store.engine.dispose()
+    new.replace(whole)
 
 
 def findings(answer: str, verdicts: Mapping[str, str]) -> dict[str, str]:

@@ -120,7 +120,7 @@ class Tracker:
         try:
             self._mirror = self._open()
         except Exception as error:
-            self._warn(error)
+            self._warn(error, is_open=False)
             return
         finally:
             self._opened.set()
@@ -159,7 +159,7 @@ class Tracker:
                 self._warn(error)
         return failures == 0
 
-    def _warn(self, error: Exception) -> None:
+    def _warn(self, error: Exception, *, is_open: bool = True) -> None:
         details = "".join(traceback.format_exception(error))
         _log.debug("MLflow: %s", redacted(details))  # no exc_info: a tracking URI may hold a password
         if not self._warned:
@@ -167,6 +167,12 @@ class Tracker:
             reason = (str(error).splitlines() or [repr(error)])[0].partition(" NOTE: ")[0]
             reason = redacted(reason.replace("<database_uri>", self._uri))[:_LONGEST_REASON]
             file = sqlite_file(self._uri)
-            repair = "" if file is None else f", or makes a new {file} if you move a damaged one away"
-            goes_on = "the sweep goes on, and the next command fills in what is missing"
-            _log.warning("MLflow is behind (%s); %s%s", reason, goes_on, repair)
+            if is_open:
+                repair = "" if file is None else f", or makes a new {file} if you move a damaged one away"
+                goes_on = f"the sweep goes on, and the next command fills in what is missing{repair}"
+            else:  # nor may the next command
+                repair = (
+                    "" if file is None else f". If {file} is damaged, move it away: the next command makes a new one"
+                )
+                goes_on = f"the sweep goes on without it; a command that can open it fills in what is missing{repair}"
+            _log.warning("MLflow %s (%s); %s", "is behind" if is_open else "cannot be opened", reason, goes_on)

@@ -247,19 +247,28 @@ tracker([FULL], Records(Path("runs"))).finish(None, "complete")
 """
 BEHIND = "MLflow is behind ("
 NEXT = "); the sweep goes on, and the next command fills in what is missing"
+REPAIR = ", or makes a new FILE if you move a damaged one away"
+CLOSED = "MLflow cannot be opened ("
+WITHOUT = "); the sweep goes on without it; a command that can open it fills in what is missing"
+MOVE = ". If FILE is damaged, move it away: the next command makes a new one"
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("change", "why", "before", "after"),
     [
-        (lambda file: file.write_text("no database"), "file is not a database"),
-        (lambda file: os.truncate(file, 40 * 4096), "database disk image is malformed"),
-        (sql("DROP TABLE runs"), "no such column: runs.deleted_time"),
+        (lambda file: file.write_text("no database"), "file is not a database", CLOSED, WITHOUT + MOVE),
+        (lambda file: os.truncate(file, 40 * 4096), "database disk image is malformed", CLOSED, WITHOUT + MOVE),
+        (sql("DROP TABLE runs"), "no such column: runs.deleted_time", BEHIND, NEXT + REPAIR),
     ],
     ids=["text", "cut off", "without a table"],
 )
 def test_a_damaged_database_is_named_with_what_to_do(
-    records: Records, caplog: pytest.LogCaptureFixture, change: Callable[[Path], object], why: str
+    records: Records,
+    caplog: pytest.LogCaptureFixture,
+    change: Callable[[Path], object],
+    why: str,
+    before: str,
+    after: str,
 ) -> None:
     database = Path("mlflow.db")
     change(database)
@@ -268,8 +277,9 @@ def test_a_damaged_database_is_named_with_what_to_do(
     mirror.started(BARE)
     mirror.evaluated(BARE, point(1))
     mirror.finish(None, "complete")
-    assert warned(caplog).startswith(BEHIND) and why in warned(caplog).partition(NEXT)[0]
-    assert warned(caplog).endswith(f"{NEXT}, or makes a new {database.absolute()} if you move a damaged one away")
+    after = after.replace("FILE", str(database.absolute()))
+    assert warned(caplog).startswith(before) and why in warned(caplog).removesuffix(after)
+    assert warned(caplog).endswith(after)
     database.rename("away.db")
     following = subprocess.run(  # in this process MLflow keeps its connections to the file that was moved
         [sys.executable, "-c", NEXT_COMMAND], env=process_environment(), check=True, capture_output=True, text=True
