@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import socket
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from orchestrator.watch.mlflow.store import Run, artifacts_folder, connect, sqli
 
 SUPERSEDED = "superseded"
 """The tag of a run whose trial is no longer planned: the key of the trial in its place, or `true`."""
+PLACE = "runs_folder"
+"""The tag of a run that says on which machine, and in which folder there, its trial was last trained or found."""
 _PARENT, _NOTE, _COMMIT = "mlflow.parentRunId", "mlflow.note.content", "mlflow.source.git.commit"
 _LONGEST_NOTE = 20_000
 """Of an experiment: MLflow refuses a longer one. Those of runs it cuts."""
@@ -63,6 +66,8 @@ class Mirror:
         self._client, self._artifacts = connect(uri), artifacts_folder(uri)
         self._here = None if sqlite_file(uri) is None else self._artifacts  # others share a server's database
         self._sweep, self._commit, self._records = sweep, commit, records
+        # The driver that holds the sweep in this folder is the only one there; elsewhere, others may train.
+        self._place = records.root.resolve().as_uri().replace("//", f"//{socket.gethostname()}", 1)
         self._source = {"mlflow.source.name": source, "mlflow.source.type": "LOCAL"} if source else {}
         with suppress(OSError, KeyError):  # a container's user may have no name
             self._source["mlflow.user"] = getpass.getuser()
@@ -85,12 +90,16 @@ class Mirror:
         if run is not None and record is not None and run.status != "RUNNING" and run.tags.get("mirrored") == mirrored:
             self._bring_back(run)
             return
+        if running:  # another driver may have ended them
+            for known in filter(None, (parent, run)):
+                known.read_again()
         curve = {point.epoch: point for point in (*points, *self._records.curve(trial))}
         times = None if running else self._times(trial, record)
         began, ended = times or (None, None)
+        is_heard_of = bool(running or record or curve or trial.stopped_early)
+        if not is_heard_of and (run is None or self._is_live_elsewhere(run)):
+            return
         if run is None:
-            if not (running or record or curve or trial.stopped_early):
-                return
             run = self._create("trial", trial.title, store.trial_tags(trial) | {_PARENT: parent.id}, began)
         self._bring_back(run)
         if running:
@@ -101,7 +110,7 @@ class Mirror:
         if record is not None and ended is not None:
             measures += store.final_measures(record, ended)
             self._client.log_inputs(run.id, [_dataset(record.corpus)])
-        run.log(measures, store.params(trial))
+        run.log(measures, store.params(trial), {PLACE: self._place})
         early = trial.stopped_early or run.tags.get("status") == _EARLY
         status = record.status if record else "running" if running else _EARLY if early else "stopped"
         if record is not None or status == _EARLY:
@@ -121,10 +130,10 @@ class Mirror:
         parent.log(store.sweep_numbers(planned, parent.metrics, len(complete)))
 
     def close(self, outcome: str, report: Path | None, findings: Mapping[str, str], planned: Planned | None) -> None:
-        """Upload the report, tag its findings, and end the parent and every run that is still RUNNING."""
+        """Upload the report, tag its findings, and end the parent and the runs that this folder left RUNNING."""
         parent = self._connected()
         for run in self._runs:
-            if run.status == "RUNNING" and run is not parent:
+            if run.status == "RUNNING" and run is not parent and not self._is_live_elsewhere(run):
                 run.log(tags={"status": "stopped"})
                 run.set_status("KILLED")
         if planned is not None:
@@ -175,7 +184,7 @@ class Mirror:
         return run or self._create(role, title, tags)
 
     def _create(self, role: str, title: str, tags: dict[str, str], began: int | None = None) -> Run:
-        tags |= {"role": role, "sweep": self._sweep.name, "scale": self._sweep.scale} | self._source
+        tags |= {"role": role, "sweep": self._sweep.name, "scale": self._sweep.scale, PLACE: self._place} | self._source
         created = self._client.create_run(self.experiment, start_time=began, tags=tags, run_name=title)
         run = Run(self._client, created)
         self._runs.append(run)
@@ -199,11 +208,15 @@ class Mirror:
         for run in [run for run in self._runs if run.tags.get("role") == "trial"]:
             if _name(run) in names:
                 self._bring_back(run)
-            elif run.tags.get("variant") not in planned.undecided:
+            elif run.tags.get("variant") not in planned.undecided and not self._is_live_elsewhere(run):
                 instead = keys.get((run.tags.get("variant", ""), run.tags.get("seed", "")), "true")
                 parent = self._only(SUPERSEDED, title, note)
                 parent.set_status("KILLED")
                 run.log(tags={SUPERSEDED: instead, _PARENT: parent.id})
+
+    def _is_live_elsewhere(self, run: Run) -> bool:
+        """Whether a driver on another machine, or of another folder, may be training it, which alone knows."""
+        return run.status == "RUNNING" and run.tags.get(PLACE) != self._place
 
     def _bring_back(self, run: Run) -> None:
         if SUPERSEDED in run.tags:

@@ -67,11 +67,18 @@ class Run:
     def __init__(self, client: Any, run: Any) -> None:
         self.client = client
         self.id: str = run.info.run_id
+        self._take(run)
+
+    def _take(self, run: Any) -> None:
         self.status: str = run.info.status
         self.ended: int | None = run.info.end_time
         self.tags: dict[str, str] = run.data.tags
         self.params: set[str] = {*run.data.params}
         self.metrics: dict[str, float] = dict(run.data.metrics)
+
+    def read_again(self) -> None:
+        """Take what others have made of it."""
+        self._take(self.client.get_run(self.id))
 
     def log(
         self,

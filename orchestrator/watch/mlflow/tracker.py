@@ -130,6 +130,7 @@ class Tracker:
             changed = [pending for pending in list(self._pending.values()) if pending.changed]
             self._sync(sorted(changed, key=lambda pending: not pending.running))
             rest = min(_LONGEST_REST_SECONDS, max(_SYNC_SECONDS, _REST * (time.monotonic() - began)))
+        self._mirror.forget()  # of a sweep with this name, in another folder, a driver may have written too
         everything = list(self._pending.values())
         for pending in everything:
             pending.running, pending.changed = False, True
@@ -168,11 +169,11 @@ class Tracker:
             reason = redacted(reason.replace("<database_uri>", self._uri))[:_LONGEST_REASON]
             file = sqlite_file(self._uri)
             if is_open:
-                repair = "" if file is None else f", or makes a new {file} if you move a damaged one away"
-                goes_on = f"the sweep goes on, and the next command fills in what is missing{repair}"
+                goes_on = "the sweep goes on, and the next command fills in what is missing"
+                goes_on += "" if file is None else f", or makes a new {file} if you move a damaged one away"
             else:  # nor may the next command
-                repair = (
+                goes_on = "the sweep goes on without it; a command that can open it fills in what is missing"
+                goes_on += (
                     "" if file is None else f". If {file} is damaged, move it away: the next command makes a new one"
                 )
-                goes_on = f"the sweep goes on without it; a command that can open it fills in what is missing{repair}"
             _log.warning("MLflow %s (%s); %s", "is behind" if is_open else "cannot be opened", reason, goes_on)

@@ -12,6 +12,7 @@ import pytest
 
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
+from orchestrator.watch.mlflow import tracker as tracker_module
 from orchestrator.watch.mlflow.mirror import Planned
 from tests.support.places import make_place, process
 from tests.support.seen import BARE, FULL
@@ -100,6 +101,7 @@ def test_what_a_search_asked_for_and_what_it_has_not_decided_stay(records: Recor
 
 def test_it_costs_a_write_for_each_trial_once(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
     command([FULL, BARE], records)
+    monkeypatch.setattr(tracker_module, "_SYNC_SECONDS", 60.0)  # commands end before anything is written
     from mlflow import MlflowClient
 
     calls = Counter[str]()
