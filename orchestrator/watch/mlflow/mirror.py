@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import math
 import socket
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -21,7 +22,7 @@ from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 from orchestrator.watch.mlflow import store
-from orchestrator.watch.mlflow.store import Run, artifacts_folder, connect, sqlite_file
+from orchestrator.watch.mlflow.store import MetricPoint, Run, artifacts_folder, connect, sqlite_file
 
 SUPERSEDED = "superseded"
 """The tag of a run whose trial is no longer planned: the key of the trial in its place, or `true`."""
@@ -41,7 +42,7 @@ _STATUSES = {
 }
 _MOST_RUNS = 50_000  # the most that MLflow gives at once
 _LONGEST_DIGEST = 36
-_FORM = 2  # a trial that was mirrored in an earlier form is mirrored once more
+_FORM = 3  # a trial that was mirrored in an earlier form, as with two trainings in a run, is mirrored once more
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,10 @@ class Mirror:
         self._parent = None
 
     def sync(self, trial: Trial, points: Iterable[Evaluation] = (), *, running: bool = False) -> None:
-        """Write what MLflow lacks of a trial's record, its curve on disk, and these points."""
+        """Write what MLflow lacks of a trial's record, its curve on disk, and these points.
+
+        A run that has numbers of another training is deleted, and a new one takes its place.
+        """
         parent = self._connected()
         run = self._by_name.get((trial.key, trial.variant))
         record = None if running else self._records.find(trial)
@@ -99,16 +103,25 @@ class Mirror:
         is_heard_of = bool(running or record or curve or trial.stopped_early)
         if not is_heard_of and (run is None or self._is_live_elsewhere(run)):
             return
+        results = [] if record is None or ended is None else store.final_measures(record, ended)
+        steps = set() if run is None else self._steps(run)
+        if (
+            run is not None
+            and not (running and self._is_live_elsewhere(run))  # if two drivers train one trial, they share its run
+            and self._is_of_another_training(run, steps, curve, record, results)
+        ):
+            self._client.delete_run(run.id)
+            self._runs.remove(run)
+            run, steps = None, set()
         if run is None:
             run = self._create("trial", trial.title, store.trial_tags(trial) | {_PARENT: parent.id}, began)
         self._bring_back(run)
         if running:
             parent.set_status("RUNNING")
-        steps = {point.step for point in self._client.get_metric_history(run.id, store.STEP_METRIC)}
         missing = [point for epoch, point in curve.items() if epoch not in steps]
         measures = [measure for point in missing for measure in store.curve_measures(point, times)]
-        if record is not None and ended is not None:
-            measures += store.final_measures(record, ended)
+        measures += results
+        if record is not None:
             self._client.log_inputs(run.id, [_dataset(record.corpus)])
         run.log(measures, store.params(trial), {PLACE: self._place})
         early = trial.stopped_early or run.tags.get("status") == _EARLY
@@ -213,6 +226,31 @@ class Mirror:
                 parent = self._only(SUPERSEDED, title, note)
                 parent.set_status("KILLED")
                 run.log(tags={SUPERSEDED: instead, _PARENT: parent.id})
+
+    def _steps(self, run: Run) -> set[int]:
+        """The steps of the curve that MLflow holds whole."""
+        return {point.step for point in self._client.get_metric_history(run.id, store.STEP_METRIC)}
+
+    def _is_of_another_training(
+        self,
+        run: Run,
+        steps: set[int],
+        curve: Mapping[int, Evaluation],
+        record: Record | None,
+        results: Sequence[MetricPoint],
+    ) -> bool:
+        """Whether a run has numbers that the trial's curve or, if it has a record, its results have not."""
+        held = {point.step: point.value for point in self._client.get_metric_history(run.id, store.LOSS_METRIC)}
+        for step in steps & curve.keys():
+            loss = curve[step].valid_nats_per_token
+            if held.get(step) != (loss if math.isfinite(loss) else None):
+                return True
+        if record is None:
+            return False
+        shown = {name: value for name, value in run.metrics.items() if name.startswith(store.RESULTS)}
+        if not shown.items() <= {measure.name: measure.value for measure in results}.items():
+            return True
+        return record.status != "failed" and not steps <= curve.keys()  # a failed trial's curve may lie elsewhere
 
     def _is_live_elsewhere(self, run: Run) -> bool:
         """Whether a driver on another machine, or of another folder, may be training it, which alone knows."""

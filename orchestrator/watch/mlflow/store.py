@@ -46,6 +46,9 @@ _LOCK_SECONDS = 120
 VERDICT = "verdict."
 STEP_METRIC = "progress/seconds"
 """Every point of a curve has it, so its history tells which steps MLflow holds."""
+LOSS_METRIC = "curve/valid_nats_per_token"
+"""Two trainings of a trial differ in it, also where the perplexity is infinite; a time differs after a break too."""
+RESULTS = ("final/", "stage/")
 DONE, BEST, JUDGED = "curve/trials_done", "curve/best_valid_perplexity", "final/valid_perplexity"
 _TEST = "/test_perplexity"
 _NO_METRICS = ("stage", "epoch", "averaging", "best")
