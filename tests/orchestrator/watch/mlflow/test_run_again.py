@@ -63,7 +63,7 @@ def test_the_new_curve_is_there_from_its_first_epoch(trained: Records) -> None:
     mirror = tracker([TRIAL], trained)
     mirror.started(TRIAL)
     mirror.evaluated(TRIAL, OTHER[0])
-    eventually(lambda: Seen().nested and Seen().history(NAME) == expected(OTHER[:1]))
+    eventually(lambda: (seen := Seen()).nested and seen.history(NAME) == expected(OTHER[:1]))
     assert (finals(), Seen().statuses()) == ({}, ["RUNNING", "RUNNING"])
     mirror.finish(None, "stopped")
 
