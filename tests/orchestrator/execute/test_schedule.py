@@ -77,7 +77,7 @@ def test_a_trial_that_tune_gives_up_is_handed_out_again_and_then_recorded_as_fai
         queue.on_trial_complete(str(attempt), error=True)
     record = read_record(allotment.runs / "a")
     assert record is not None and record.status == "failed" and "died" in (record.reason or "")
-    assert heard.words == ["a failed"]
+    assert heard.words == ["a stopped"] * len(PAUSES) + ["a failed"]
     assert names(queue, "last") == [Searcher.FINISHED]
 
 
@@ -103,7 +103,7 @@ def test_the_record_of_an_earlier_failure_is_not_the_result_of_a_worker_that_die
     write_failure(trial("a"), allotment, "the disk is full: something earlier")
     assert names(queue, "1") == ["a"]
     queue.on_trial_complete("1", error=True)
-    assert heard.words == [] and names(queue, "2") == ["a"]
+    assert heard.words == ["a stopped"] and names(queue, "2") == ["a"]
 
 
 def test_once_the_budget_is_spent_a_trial_whose_worker_died_is_left_to_the_next_command(allotment: Allotment) -> None:
@@ -116,7 +116,7 @@ def test_once_the_budget_is_spent_a_trial_whose_worker_died_is_left_to_the_next_
     now = 5000.0
     queue.on_trial_complete("2")
     assert names(queue, "3") == [Searcher.FINISHED]
-    assert heard.words == []
+    assert heard.words == ["a stopped", "b stopped"]
 
 
 def test_a_failure_that_is_recorded_ends_its_worker(allotment: Allotment, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +224,8 @@ with session_folder() as session:
     start_ray(Order(allotment, session=session))
     fit(Queue(FixedOrder([trial("a")]), allotment, heard), trainable, session=session, at_once=1)
     ray.shutdown()
-assert heard.words == 2 * ["a started", "a epoch 1"], heard.words
+once = ["a started", "a epoch 1"]
+assert heard.words == [*once, "a stopped", *once], heard.words
 """
 
 
