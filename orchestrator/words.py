@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import re
@@ -231,7 +232,6 @@ def print_table(
     table = Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for row in rows:
         table.add_row(*map(Text, row))
-    console = Console() if sys.stdout.isatty() else Console(width=10_000, force_terminal=False)  # no breaks in a file
-    with console.capture() as captured:
-        console.print(table)
-    print(captured.get(), end="")  # Rich itself would end the process if nobody reads any more
+    text, live = io.StringIO(), sys.stdout.isatty()  # Rich itself would end the process if nobody reads any more
+    Console(file=text, force_terminal=live, width=None if live else 10_000).print(table)  # no line breaks in a file
+    print(text.getvalue(), end="")
