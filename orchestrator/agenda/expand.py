@@ -78,7 +78,7 @@ def expand(sweep: ScaledSweep, records: Records) -> SweepState:
     """
     searches = _read_searches(sweep, records)
     variants = _with_found_values(sweep, searches)
-    looks = read_looks(looks_path(sweep, records), sweep.looks, sweep.seeds)
+    looks = read_looks(looks_path(sweep, records), sweep.looks, sweep.seeds, sweep.variant_seeds)
     trials = trials_by_look(replace(sweep, variants=variants), records, looks)
     return SweepState(searches, _with_words(trials, variants[0], sweep, searches), looks)
 

@@ -203,14 +203,15 @@ def _standing(trial: Trial, names: Mapping[str, str], records: Records) -> Trial
 
 
 def seeds_advice(sweep: ScaledSweep) -> str | None:
-    """What more seeds of the baseline alone would bring; None if it has more already, or is in few comparisons.
+    """What more seeds of the baseline alone would bring; None if it has more, is in few comparisons, or lists others.
 
     The best number of seeds for what all others are compared with is that of one times the root of the others' number
     (Dunnett 1955, "A multiple comparison procedure for comparing several treatments with a control", JASA 50).
     """
     seeds, others = len(sweep.seeds), len(sweep.variants) - 1
     more = min(2 * seeds, round(seeds * math.sqrt(others)))
-    if seeds < 2 or others < 3 or len(sweep.looks) > 1 or seeds > len(sweep.variant_seeds):
+    counted_up = sweep.seeds == sweep.variant_seeds == tuple(range(1, seeds + 1))  # as the numbers of the advice are
+    if seeds < 2 or others < 3 or len(sweep.looks) > 1 or not counted_up:
         return None
     narrower = 1 - math.sqrt((1 / more + 1 / seeds) / (2 / seeds))
     return (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,7 +24,7 @@ class Looks:
     """The numbers of seeds at which comparisons are judged, and the seeds of other pages that judged some of them.
 
     Every page that was read before seeds were added is a look too: if seeds are added until a verdict comes, more than
-    5% of such verdicts are wrong. `earlier` has the seeds of each such page.
+    5% of such verdicts are wrong. `earlier` has each such page's seeds of a variant.
     """
 
     planned: tuple[int, ...] = (0,)
@@ -42,15 +42,38 @@ class Looks:
         return LEVEL_OF_ERROR * (weights[index] / sum(weights)) / (1 + len(self.earlier))
 
 
-def read_looks(path: Path, planned: Sequence[int], seeds: Sequence[int]) -> Looks:
-    """The looks of a sweep with these seeds, of which the ledger has the pages; ValueError for a damaged ledger."""
-    this = tuple(sorted(seeds))
-    others = tuple(page for page in dict.fromkeys(_pages(path)) if page != this and set(page) & set(this))
-    return Looks(tuple(planned), others)
+def read_looks(
+    path: Path, planned: Sequence[int], seeds: Sequence[int], variant_seeds: Sequence[int] | None = None
+) -> Looks:
+    """The looks at a baseline with `seeds` and variants with `variant_seeds` (None: the same) that its ledger has.
+
+    ValueError for a damaged ledger.
+    """
+    this = _Page.of(seeds, variant_seeds)
+    others = [page for page in dict.fromkeys(_pages(path)) if page != this and set(page.baseline) & set(this.baseline)]
+    return Looks(tuple(planned), tuple(page.variants for page in others))
 
 
-def _pages(path: Path) -> list[tuple[int, ...]]:
-    """The seeds of each page in a ledger; none if there is no ledger."""
+@dataclass(frozen=True)
+class _Page:
+    """The seeds of the baseline, and those of each other variant."""
+
+    baseline: tuple[int, ...]
+    variants: tuple[int, ...]
+
+    @classmethod
+    def of(cls, seeds: Iterable[int], variant_seeds: Iterable[int] | None) -> _Page:
+        baseline = tuple(sorted(int(seed) for seed in seeds))
+        return cls(baseline, baseline if variant_seeds is None else tuple(sorted(int(seed) for seed in variant_seeds)))
+
+    def line(self) -> str:
+        """As the ledger has it: without `variants` if they have the baseline's seeds."""
+        others = {} if self.variants == self.baseline else {"variants": self.variants}
+        return json.dumps({"seeds": self.baseline, **others})
+
+
+def _pages(path: Path) -> list[_Page]:
+    """The pages in a ledger; none if there is no ledger."""
     try:
         lines = read_regular(path).decode(errors="replace").splitlines()
     except FileNotFoundError:
@@ -58,8 +81,9 @@ def _pages(path: Path) -> list[tuple[int, ...]]:
     pages = []
     for number, line in enumerate(lines, start=1):
         try:
-            pages.append(tuple(int(seed) for seed in json.loads(line)["seeds"]))
-        except (ValueError, TypeError, KeyError) as error:
+            page = json.loads(line)
+            pages.append(_Page.of(page["seeds"], page.get("variants")))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ValueError(
                 f'{path}:{number}: expected a line such as {{"seeds": [1, 2, 3]}}, got {line!r}'
             ) from error
@@ -68,13 +92,13 @@ def _pages(path: Path) -> list[tuple[int, ...]]:
 
 def add_looks(ledger: Path, runs: Path) -> None:
     """Add the pages of a ledger to that of the same sweep in other runs; errors of `read_looks` and `note_look`."""
-    for seeds in _pages(ledger):
-        note_look(runs / ledger.parent.name / ledger.name, seeds)
+    for page in _pages(ledger):
+        note_look(runs / ledger.parent.name / ledger.name, page.baseline, page.variants)
 
 
-def note_look(path: Path, seeds: Sequence[int]) -> None:
+def note_look(path: Path, seeds: Sequence[int], variant_seeds: Sequence[int] | None = None) -> None:
     """Add a page with these seeds to the ledger, once; OSError if it cannot be written."""
-    line = json.dumps({"seeds": sorted(seeds)})
+    line = _Page.of(seeds, variant_seeds).line()
     with FileLock(f"{path}.lock", timeout=_PATIENCE_SECONDS):  # commands with other seeds share the ledger
         lines = read_regular(path).decode().splitlines() if path.exists() else []
         if line not in lines:

@@ -40,7 +40,7 @@ def report_sweep(
     written = write_report(report, reports / sweep.name / sweep.scale, if_fuller=if_fuller)
     if written.changes:  # there is an interval to read
         try:
-            note_look(looks_path(sweep, records), sweep.seeds)
+            note_look(looks_path(sweep, records), sweep.seeds, sweep.variant_seeds)
         except OSError as error:  # a folder that may only be read
             _log.warning("this look at the seeds is not noted: %s", in_a_line(error))
     write_index(reports)

@@ -89,7 +89,8 @@ def write_report(
     comparison = compare_variants(outcomes, error, sweep.margin, len(searching))
     rows = ablation.ablation_table(outcomes, comparison, report.published, sweep.ablation)
     references = ablation.reference_rows(outcomes)
-    interactions = interaction_section(outcomes, sweep.ablation, error)
+    never = {name for search in report.searches if search.ended for name in search.task.variants} - {*outcomes}
+    interactions = interaction_section(outcomes, sweep.ablation, error, left_out=never)
     best = () if sweep.ablation.factors else possibly_best(outcomes, error)
     sentence = _answer(report, rows, comparison, interactions.rows, best)
     short = _summary(report, plain(sentence), rows)
@@ -181,9 +182,9 @@ def _answer(
 ) -> Markdown:
     """The answer; the baseline stands beside the paper's number at the paper's own scale alone."""
     sweep, searches = report.sweep, report.searches
-    corpus = reference_corpus(report.outcomes.all)
+    corpus, error = reference_corpus(report.outcomes.all), report.looks.error(report.outcomes.seeds)
     guess = None if corpus is None else guesses(corpus, "valid")[0]
-    measured = [*filter(None, [front_clause(searches, guess)]), *dose_clauses(report.outcomes, sweep.doses)]
+    measured = [*filter(None, [front_clause(searches, guess)]), *dose_clauses(report.outcomes, sweep.doses, error)]
     return answer.answer(
         rows,
         comparison,

@@ -175,6 +175,8 @@ class Searching(Part):
             raise ValueError("min_trials_per_option does not go with a population, where the best go on")
         if isinstance(self, Tune) and is_population:
             raise ValueError("scheduler population finds schedules, not values: it goes with 'search', not with 'tune'")
+        if isinstance(self, Tune) and self.repeats > 1 and sampler == "grid":
+            raise ValueError("repeats do not go with sampler grid, which would try the same combinations each time")
         if isinstance(self, Tune) and self.trials is None:
             raise ValueError("trials must be given: every variant gets the same number")
         if not isinstance(self, Search):

@@ -66,9 +66,8 @@ def answer(
     designed = [row for row in interactions if row.estimand.kind == "main effect" and row.effect.verdict in DECIDED]
     # Main effects summarize the variants of the design, which are then not listed one by one.
     shown = [row for row in rows if not (designed and row.removed)]
-    of_contrasts, open_contrasts = contrast_sentences(interactions)
+    of_contrasts, open_contrasts = ([], []) if comparison is None else contrast_sentences(interactions)
     decided, left_open = _answer(rows, shown, comparison, published)
-    open_contrasts = [] if comparison is None else open_contrasts
     sentences = [*measured, *_best(rows, best), *of_contrasts, *decided, *open_contrasts, *left_open]
     tuned = ""
     if tuning and comparison is not None:

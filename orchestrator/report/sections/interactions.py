@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -132,8 +132,12 @@ def estimands(ablation: Ablation) -> list[Estimand]:
             return list(_orthogonal(ablation)) if factors else []
 
 
-def interaction_section(outcomes: Outcomes, ablation: Ablation, error: float = LEVEL_OF_ERROR) -> Interactions:
+def interaction_section(
+    outcomes: Outcomes, ablation: Ablation, error: float = LEVEL_OF_ERROR, left_out: Collection[str] = ()
+) -> Interactions:
     """A row for every contrast of the design; one that weighs variants that may not be compared has no verdict.
+
+    There is no row for one that weighs a variant which a search left out, because it will never have a trial.
 
     It has no numbers either, unless they differ in their budget alone. If the baseline is worse than guessing, there is
     no verdict at all. `error` is how often any verdict of the table may be wrong, as in `compare_variants`.
@@ -143,6 +147,7 @@ def interaction_section(outcomes: Outcomes, ablation: Ablation, error: float = L
         name: {ablation.variant(away) or outcomes.baseline: weight for away, weight in estimand.weights.items()}
         for name, estimand in asked.items()
     }
+    weights = {name: each for name, each in weights.items() if each.keys().isdisjoint(left_out)}
     barred = {name: obstacle for name, each in weights.items() if (obstacle := _obstacle(outcomes, list(each)))}
     sound = {name: each for name, each in weights.items() if name not in barred or not barred[name].bars_interval}
     needed = {variant for weighed in sound.values() for variant in weighed}
@@ -158,6 +163,7 @@ def interaction_section(outcomes: Outcomes, ablation: Ablation, error: float = L
                 _trigger(outcomes, weights[name]),
             )
             for name, estimand in asked.items()
+            if name in weights
         ),
         comparison=comparison,
         defining_relation=Markdown(" = ".join(["I", *words]) if words else ""),

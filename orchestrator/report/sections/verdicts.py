@@ -111,9 +111,9 @@ def no_effect(margin: float) -> str:
     return f"no effect larger than {100 * margin:.3g}%"
 
 
-def level_in_words(comparison: Comparison | None) -> str:
-    """The probability with which the intervals cover, all at once: `95%`."""
-    level = 1 - LEVEL_OF_ERROR if comparison is None else comparison.level
+def level_in_words(comparison: Comparison | float | None) -> str:
+    """The probability with which the intervals of a comparison, or of a level, cover, all at once: `95%`."""
+    level = comparison.level if isinstance(comparison, Comparison) else comparison or 1 - LEVEL_OF_ERROR
     nines = math.floor(-math.log10(1 - level)) if level < 1 else 0
     return f"{100 * level:.{max(3, 1 + nines)}g}%"  # that of an early look is no 100%
 

@@ -37,6 +37,20 @@ def test_an_earlier_page_with_some_of_the_seeds_has_taken_as_much(tmp_path: Path
     assert read_looks(ledger, (2,), (7, 8)).earlier == (), "other seeds are another sample"
 
 
+def test_seeds_that_only_the_variants_get_are_looks_too(tmp_path: Path) -> None:
+    ledger, six = tmp_path / "a.mini.looks", (1, 2, 3, 4, 5, 6)
+    for variants in ((1, 2), (1, 2, 3), (1, 2, 3), six):
+        note_look(ledger, six, variants)
+    assert ledger.read_text().splitlines() == [
+        '{"seeds": [1, 2, 3, 4, 5, 6], "variants": [1, 2]}',
+        '{"seeds": [1, 2, 3, 4, 5, 6], "variants": [1, 2, 3]}',
+        '{"seeds": [1, 2, 3, 4, 5, 6]}',
+    ]
+    now = read_looks(ledger, (6,), six, (1, 2, 3, 4))
+    assert now.earlier == ((1, 2), (1, 2, 3), six) and now.error(6) == pytest.approx(0.05 / 4)
+    assert read_looks(ledger, (6,), six).earlier == ((1, 2), (1, 2, 3)), "the page itself is none"
+
+
 def test_two_commands_that_note_their_looks_in_the_same_moment_lose_none(tmp_path: Path) -> None:
     ledger = tmp_path / ".sweeps" / "a.mini.looks"
     with ThreadPoolExecutor(1) as other, FileLock(f"{ledger}.lock"):
@@ -51,6 +65,9 @@ def test_a_damaged_ledger_of_looks_is_named_with_its_line(tmp_path: Path) -> Non
     ledger = tmp_path / "a.mini.looks"
     ledger.write_text('{"seeds": [1, 2]}\n{"seeds": 3}\n')
     with pytest.raises(ValueError, match=r"a\.mini\.looks:2: expected a line such as .* got '\{\"seeds\": 3\}'"):
+        read_looks(ledger, (2,), (1, 2))
+    ledger.write_text("[1]\n")
+    with pytest.raises(ValueError, match=r"a\.mini\.looks:1: expected a line such as "):
         read_looks(ledger, (2,), (1, 2))
     ledger.write_bytes(b"\xff\n")
     with pytest.raises(ValueError, match=r"a\.mini\.looks:1: expected a line such as "):

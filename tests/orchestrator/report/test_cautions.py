@@ -122,6 +122,16 @@ def test_a_page_with_intervals_is_a_look_that_counts_when_seeds_are_added(tmp_pa
     assert "the table has a wrong verdict with a probability of at most 2.5%." in more and "97.5% interval" in more
 
 
+def test_a_page_with_fewer_seeds_of_the_variants_is_a_look_too(tmp_path: Path) -> None:
+    for seeds in ("{baseline: 4, variants: 2}", "{baseline: 4, variants: 3}"):
+        sweep, records = at_paper(tmp_path, f"{COMPONENT}seeds: {seeds}\n"), Records(tmp_path / "runs")
+        now = expand(sweep, records)
+        for trial in now.trials:
+            settle(tmp_path / "runs", trial, 60.0 + trial.seed / 10 + 5 * (trial.variant != "full"))
+        page = report_sweep(sweep, tmp_path / "toy.yaml", now, records, tmp_path / "reports", if_fuller="replace").page
+    assert "1 earlier page judged some of these seeds (of 2 seeds)" in page.read_text(encoding="utf-8")
+
+
 def test_a_folder_of_trials_that_may_only_be_read_costs_a_warning_alone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from lm.record import write_curve, write_record
 from lm.spec import BlendedAugmentedLoss, Cache, MixtureHead, SoftmaxHead
+from orchestrator.analysis.looks import Looks
 from orchestrator.api import load_sweep
 from orchestrator.report.pictures.lines import Line, LinePanel, lines_figure
 from orchestrator.sweep import SweepError
@@ -20,6 +21,7 @@ from orchestrator.sweep.scaled import Dose
 from orchestrator.trials.trial import Trial
 from tests.support.factories import CACHE, make_curve, make_record, make_trial, number
 from tests.support.pages import NoArtist, write
+from tests.support.pages import answer as answer_of
 from tests.support.places import SWEEP
 
 SHARE = Dose(of="head.augmented.share", measure="subspace_distance")
@@ -207,6 +209,9 @@ def test_what_a_gate_does_is_measured_on_test_in_each_line(cache: Cache | None, 
     assert "gate variation falls from 0.60 (“code 0.001”) to 0.20 (“code 0.01”): −0.4" in text
     assert "Gate variation is not shown to change from 0.60 (“paper 0.001”) to 0.60 (“paper 0.01”): " in text
     assert "Measured at the end of the last epoch" not in text and "0 if all are used alike" in text
+    folder, earlier = tmp_path / "looked", Looks((3,), ((1, 2),))
+    looked = write(tmp_path, planned, baseline="code 0.001", doses=[dose], looks=earlier, folder=folder)
+    assert ", 95% interval, 3 seeds" in answer_of(text) and ", 97.5% interval, 3 seeds" in answer_of(looked)
 
 
 def test_perplexity_has_verdicts_in_place_of_a_clause(tmp_path: Path) -> None:

@@ -180,6 +180,7 @@ def test_several_looks_widen_the_intervals(tmp_path: Path) -> None:
     alone = settled(tmp_path / "alone/runs", design := Ablation("add_one_in", ("A", "B")), without="full")
     text = write(tmp_path / "alone", alone, ablation=design, looks=Looks((2, 4)))
     assert "99.92% intervals" in section(text, "Each component alone"), "the baseline is in none of them"
+    assert answer(text).lower().count("removing") == 0, "nothing is compared, so the answer quotes nothing"
 
 
 def test_one_seed_decides_nothing(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_a_search_tells_its_budget_its_best_and_that_it_is_not_over(tmp_path: Pa
     trials = (found(0, 120.0, 5.0), found(1, None), found(2, 110.0, 7.0))
     text = page(tmp_path, SearchState(task, tmp_path / "none", (*trials, running)))
     assert "| best found | 4 | 2 complete, 1 stopped early, 1 under way | 13 | 2.0 min | 110.00 |" in text
-    assert "**The search is not over yet.**" in text
+    assert "**The search is not over yet.**" in text and ", training seed 0, 2 trials; " in text
     assert "| Search time | 2.0 min for 4 trials, beside the trial time |" in text
     lines = (tmp_path / "report/searches.csv").read_text(encoding="utf-8").splitlines()
     assert lines[0] == "variant,trial,state,epochs,seconds,valid_nats_per_token,key,optimizer.learning_rate"
@@ -174,6 +174,18 @@ def test_values_that_not_every_trial_had_are_said_to_have_no_share_of_importance
     wide = {"layer": "wide", "batch_size": "8", "optimizer.learning_rate": 0.5}
     text = page(tmp_path, SearchState(task, tmp_path / "none", (*trials, found(20, 130.0, values=wide))))
     assert "Without a share, since not every trial had it, or in the same range: `optimizer.learning_rate`.\n" in text
+
+
+@pytest.mark.parametrize(
+    ("budget", "told"),
+    [
+        ("training_hours: 1", ", 1 h of training; "),
+        ("trials: 100\n  training_hours: 0.5", ", at most 100 trials or 0.5 h of training; "),
+    ],
+)
+def test_a_search_that_hours_end_says_so(tmp_path: Path, budget: str, told: str) -> None:
+    (task,) = search_tasks(at_paper(tmp_path, SEARCH.replace("trials: 2", budget)))
+    assert told in page(tmp_path, SearchState(task, tmp_path / "none", (found(0, 120.0, 5.0),)))
 
 
 def test_tuning_tells_every_variants_budget_and_what_is_not_tuned_for_it(tmp_path: Path) -> None:

@@ -21,7 +21,9 @@ from orchestrator.sweep.scaled import BY_HAND, select
 from orchestrator.trials.plan import Facts
 from orchestrator.trials.records import Records
 from tests.orchestrator.search.test_search_end_to_end import SEARCH, SWEEP, place  # noqa: F401 (a fixture)
+from tests.support.factories import settle
 from tests.support.found import BASE, at_paper, find
+from tests.support.pages import write
 from tests.support.sweep_texts import errors_of
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
@@ -125,6 +127,12 @@ def test_what_the_search_did_not_keep_is_not_taken_off(tmp_path: Path, records: 
     page = template("sections/search.md.jinja").render(search=section, picture=pictures.on_page)
     reason = "**Left out, because what the search found has nothing for them to change**: "
     assert f"{reason}no head dropout (head.dropout: unknown" in page
+    for trial in state.trials:
+        settle(records.root, trial, 60.0 + trial.seed + len(trial.variant))
+    text = write(tmp_path, list(state.trials), searches=state.searches, ablation=sweep.ablation)
+    contrasts = text[text.index("## Interactions") :].partition("\n## ")[0]
+    assert "weight-dropping × AR" in contrasts and "head dropout" not in contrasts
+    assert "still to come" not in text, "because it never comes"
 
 
 def test_what_the_search_has_taken_away_already_is_read_from_the_base(

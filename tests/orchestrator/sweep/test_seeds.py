@@ -99,6 +99,12 @@ def test_an_equal_budget_adds_the_variant_that_trains_as_many_epochs(tmp_path: P
     assert control.spec.epochs == 6 == sweep.baseline.spec.most_epochs == control.spec.most_epochs
 
 
+def test_the_same_grid_is_not_tried_for_each_seed(tmp_path: Path) -> None:
+    text = TUNE.replace("  trials: 2\n", "  trials: 2\n  sampler: {kind: grid}\n  repeats: 2\n")
+    said = "repeats do not go with sampler grid, which would try the same combinations each time"
+    assert said in errors_of(tmp_path, text)[0]
+
+
 def test_a_repeated_search_gives_each_seed_values_of_its_own(tmp_path: Path) -> None:
     text = TUNE.replace("  trials: 2\n", "  trials: 1\n  repeats: 2\n")
     sweep, records = read_text(tmp_path, text).at("paper"), Records(tmp_path / "runs")
@@ -134,5 +140,6 @@ def test_plan_says_what_more_seeds_of_the_baseline_would_bring(
     three = edited("seeds: [1, 2]", "seeds: [1, 2, 3]")
     advice = "'seeds: {baseline: 5, variants: 3}' makes intervals up to 11% narrower for 2 trials more"
     assert f"the baseline is in all 3 comparisons: {advice}" in printed(three)
+    assert "narrower" not in printed(edited("seeds: [1, 2]", "seeds: [11, 12, 13]")), "which the advice would not use"
     split = printed(edited("seeds: [1, 2]", "seeds: {baseline: 5, variants: 3}"))
     assert "3 variants x 3 seeds, the baseline x 5" in split and "narrower" not in split
