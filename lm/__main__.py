@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -25,7 +25,7 @@ from lm.command_group import (
 )
 from lm.data import CorpusError
 from lm.data.commands import app as corpus_app
-from lm.files import cannot_write
+from lm.files import cannot_write, ran_out_of_memory
 from lm.record import Record, Score, read_record
 from lm.spec import Cache, Dynamic, TrainSpec
 from lm.spec_file import corpus_message, read_spec_file
@@ -89,6 +89,8 @@ def train(
         if cannot_write(error, broadly=True):
             raise
         refuse(str(error))
+    except (RuntimeError, MemoryError) as error:
+        _refuse_memory(error)
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from the last checkpoint", file=sys.stderr)
         raise SystemExit(130) from None
@@ -168,6 +170,8 @@ def measure(
         refuse(corpus_message(spec_file, error))
     except (ValueError, OSError) as error:
         refuse(str(error))
+    except (RuntimeError, MemoryError) as error:
+        _refuse_memory(error)
     if as_json:
         print(found.model_dump_json())
         return
@@ -185,6 +189,14 @@ def _read_spec(file: Path) -> TrainSpec:
         return read_spec_file(file, TrainSpec.model_validate, TrainSpec)
     except (ValueError, OSError) as error:
         refuse(str(error))
+
+
+def _refuse_memory(error: RuntimeError | MemoryError) -> NoReturn:
+    """End with exit code 2 where a model does not fit into memory; any other error is raised again."""
+    if not ran_out_of_memory(error):
+        raise error
+    lines = str(error).splitlines()
+    refuse(f"not enough memory for this model: {lines[0] if lines else 'an allocation failed'}")
 
 
 def _print_record(record: Record, folder: Path) -> None:

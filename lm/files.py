@@ -60,6 +60,13 @@ def disk_is_full(error: BaseException) -> bool:
     return no_temporary or error.errno in _FULL
 
 
+def ran_out_of_memory(error: BaseException) -> bool:
+    """Whether an allocation failed, on the GPU or on the CPU, for which torch has no type of its own."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and "DefaultCPUAllocator: " in str(error)
+
+
 def in_a_line(error: OSError) -> str:
     """What went wrong, with the file; an error that a library raises may name none, and have no number."""
     if error.filename is not None:

@@ -65,10 +65,12 @@ def generate(
     together = max(1, min(_ROWS, _CELLS // len(vocabulary)))
     for first in range(0, len(rows), together):
         chunk = rows[first : first + together]
-        of_B = torch.tensor([prompt for prompt, _ in chunk], device=banned_V.device)
-        uniform_TB = np.stack([_uniform(how, sample) for _, sample in chunk], axis=1)
+        batch = chunk if len(chunk) > 1 else chunk * 2  # the products of one row alone round otherwise
+        of_B = torch.tensor([prompt for prompt, _ in batch], device=banned_V.device)
+        uniform_TB = np.stack([_uniform(how, sample) for _, sample in batch], axis=1)
         drawn = _draw(model, scorer, log_p_PV[of_B], take(state, of_B), torch.from_numpy(uniform_TB), how, banned_V)
-        for (prompt, _), ids, log_p in zip(chunk, *(tensor.t().tolist() for tensor in drawn), strict=True):
+        columns = (tensor.t()[: len(chunk)].tolist() for tensor in drawn)
+        for (prompt, _), ids, log_p in zip(chunk, *columns, strict=True):
             words = tuple(vocabulary[i] for i in ids)
             end = words.index(EOS) + 1 if sentence and EOS in words else len(words)
             passages.append(Passage(prompts[prompt], words[:end], tuple(log_p[:end])))

@@ -9,8 +9,9 @@ import typer
 
 from lm.analyzed import Found, NextWordsFound, trained_stage
 from lm.command_group import Device, RunFolders, StageName, Threads, grant_threads, refuse, settled_record
+from lm.data import load
 from lm.record import Split
-from lm.spec import Analysis, CodeErrorsAnalysis, NextWordsAnalysis, RankAnalysis, SubspaceAnalysis
+from lm.spec import Analysis, CodeErrorsAnalysis, Corpus, NextWordsAnalysis, RankAnalysis, SubspaceAnalysis
 
 OnSplit = Annotated[Split, typer.Option(help="the text that is read: valid or test")]
 
@@ -46,17 +47,31 @@ def next_words(
     if not all(map(str.split, context or ())):
         refuse("--context: should have a word, got blanks")
     asked = NextWordsAnalysis(kind="next_words", contexts=tuple(context or ()), words=words, split=split)
+    records = [settled_record(run) for run in runs]
+    if len({record.corpus.fingerprint for record in records}) > 1:
+        refuse(f"RUN: should all be of one text and vocabulary, got {' '.join(map(str, runs))}")
+    _check_contexts(asked, records[0].spec.corpus)
     answers = _ask(asked, runs, stage, device, threads)
     found = {run: answer for run, answer in answers.items() if isinstance(answer, NextWordsFound)}
-    if left_out := {context: None for answer in found.values() for context in answer.left_out}:
-        refuse(f"--context: the text does not have {'; '.join(map(repr, left_out))}")
-    if len({settled_record(run).corpus.fingerprint for run in runs}) > 1:
-        refuse(f"RUN: should all be of one text and vocabulary, got {' '.join(found)}")
     _show(answers)
     for places in zip(*(answer.contexts for answer in found.values()), strict=True):
         typer.echo(f"\n{places[0].context} → {places[0].next}")
         best = zip(*(place.words for place in places), strict=True)
         _print([[*found], *([f"{word} {probability:.3f}" for word, probability in row] for row in best)])
+
+
+def _check_contexts(asked: NextWordsAnalysis, spec: Corpus) -> None:
+    """Refuse what the text does not have, before anything is read that takes minutes."""
+    from lm.analyze.next_words import places_of  # loads torch
+
+    try:
+        corpus = load(spec)
+    except ValueError as error:
+        refuse(str(error))
+    text = corpus.valid if asked.split == "valid" else corpus.test
+    _, left_out = places_of(asked.contexts, text, corpus.vocabulary)
+    if left_out:
+        refuse(f"--context: the text does not have {'; '.join(map(repr, dict.fromkeys(left_out)))}")
 
 
 def code_errors(

@@ -14,8 +14,8 @@ SMOOTHING = 0.75
 def ppmi_svd(text: NDArray[np.int32], words: int, window: int, size: int) -> NDArray[np.float32]:
     """Vectors U sqrt(S) (V, E) of the truncated SVD U S V' of the text's positive pointwise mutual information.
 
-    Levy, Goldberg & Dagan (2015), sections 2 and 3. No more than V - 1 sizes can be had. ValueError where no two words
-    are together more often than by chance.
+    Levy, Goldberg & Dagan (2015), sections 2 and 3. No more than V - 1 sizes can be had. The vector of a word that the
+    text does not have is zero. ValueError where no two words are together more often than by chance.
     """
     size = min(size, words - 1)
     ppmi_VV = ppmi(cooccurrences(text, words, window))
@@ -26,6 +26,7 @@ def ppmi_svd(text: NDArray[np.int32], words: int, window: int, size: int) -> NDA
     left_VE, values_E, _ = svds(ppmi_VV, k=size, v0=start_V, return_singular_vectors="u")
     signs_E = np.sign(left_VE[np.abs(left_VE).argmax(axis=0), np.arange(size)])
     embedding_VE: NDArray[np.float32] = (left_VE * (signs_E * np.sqrt(values_E)))[:, ::-1].astype(np.float32)
+    embedding_VE[np.diff(ppmi_VV.indptr) == 0] = 0.0  # instead of the rounding noise of sizes beyond the matrix's rank
     return np.ascontiguousarray(embedding_VE)
 
 

@@ -24,7 +24,7 @@ from lm.files import atomic
 from lm.kept import kept
 from lm.spec import CodebookSpec, Embeddings
 
-CONSTRUCTION = 1
+CONSTRUCTION = 2
 """Raised whenever the same spec and text would give another codebook or other vectors."""
 
 _WAIT_SECONDS = 3600.0

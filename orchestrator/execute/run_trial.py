@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 import lm
 from lm.checkout import commit
 from lm.data import fingerprint_of, load
-from lm.files import DamagedError, disk_is_full, make_folder, write_text
+from lm.files import DamagedError, disk_is_full, make_folder, ran_out_of_memory, write_text
 from lm.hashes import RECORD
 from lm.record import Evaluation, Record, read_record, write_record
 from lm.spec import NUMERICS_VERSION, trial_key
@@ -225,13 +225,6 @@ def _train(trial: Trial, allotment: Allotment, report: OnEvaluation) -> None:
                 report(evaluation)
         if allotment.alone and (record := read_record(folder)) is not None:
             write_record(folder, record.model_copy(update={"note": TRAINED_ALONE}))
-
-
-def ran_out_of_memory(error: Exception) -> bool:
-    """Whether an allocation failed, on the GPU or on the CPU, for which torch has no type of its own."""
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return True
-    return isinstance(error, RuntimeError) and "DefaultCPUAllocator: " in str(error)
 
 
 @contextmanager

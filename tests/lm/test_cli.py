@@ -188,6 +188,23 @@ def test_every_command_reads_a_spec_through_the_same_reader(tmp_path: Path, comm
     assert result.stderr.splitlines() == [f"{spec_file}:3: epochs: duplicate key 'epochs' (first at line 2)"]
 
 
+@pytest.mark.parametrize("command", ["train", "measure"])
+def test_a_model_that_does_not_fit_into_memory_is_told_in_a_line(
+    corpus_folder: Path, tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise RuntimeError(message)
+
+    monkeypatch.setattr(f"lm.{command}.{command}", fails)
+    spec_file = write_spec(tmp_path / "spec.yaml", tiny_spec(corpus_folder))
+    message = "[enforce fail] DefaultCPUAllocator: can't allocate memory: 160000000000 bytes\nframe #0"
+    result = invoke(command, spec_file)
+    assert result.exit_code == 2
+    assert result.stderr.splitlines() == [f"not enough memory for this model: {message.splitlines()[0]}"]
+    message = "shapes do not match"
+    assert isinstance(invoke(command, spec_file).exception, RuntimeError), "a mistake of ours stays one"
+
+
 def test_a_wrong_command_line_exits_with_2(corpus_folder: Path, tmp_path: Path) -> None:
     spec_file = write_spec(tmp_path / "spec.yaml", tiny_spec(corpus_folder))
     assert invoke("train", tmp_path / "none.yaml").exit_code == 2

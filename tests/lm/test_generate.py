@@ -64,6 +64,12 @@ def test_together_as_one_by_one(example: Example) -> None:
     assert len({passage.words for passage in together[:5]}) == 5, "samples of a prompt differ"
 
 
+def test_one_sample_alone_is_the_same_to_the_bit_in_float32_too() -> None:
+    model, words = writer(HEADS[0]).float(), vocabulary(V)
+    alone, together = (generate(model, words, Generate(words=12, samples=samples)) for samples in (1, 3))
+    assert alone == together[:1]
+
+
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
 def test_samples_have_the_models_distribution(temperature: float) -> None:
     """Chi-square of the texts of two words against the product of the two steps' tempered probabilities."""

@@ -138,6 +138,8 @@ def test_two_models_stand_side_by_side(folder: Path, tmp_path: Path) -> None:
     refused = CliRunner().invoke(app, ["analyze", "next_words", str(folder), "--context", "no such", "--threads", "1"])
     assert refused.exit_code == 2 and "--context: the text does not have 'no such'" in refused.stderr
     assert refused.stdout == ""
+    kept = "".join(path.read_text(encoding="utf-8") for path in (folder / "analyses").glob("*.json"))
+    assert "no such" not in kept, "it is refused before the text is read"
     capped = tmp_path / "capped"
     place = settled(folder).spec.corpus.name
     run(tiny_spec(place, epochs=1, corpus={"name": place, "vocabulary_cap": 12}), capped)

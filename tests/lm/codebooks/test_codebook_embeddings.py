@@ -36,6 +36,14 @@ def lines(path: Path, text: str) -> FileEmbeddings:
     return FileEmbeddings(kind="file", path=str(path), sha256=sha256(path))
 
 
+def test_a_word_that_the_text_does_not_have_has_no_vector() -> None:
+    """Though there are more sizes than the information of so few words fills."""
+    text = np.random.default_rng(0).integers(0, 24, 400).astype(np.int32)
+    vectors_VE = ppmi_svd(text, 27, 3, 300)
+    assert (vectors_VE != 0).any(axis=1).tolist() == [True] * 24 + [False] * 3
+    assert likeness(vectors_VE, 25).tolist() == [0.0] * 27
+
+
 @pytest.mark.parametrize("window", [1, 2, 5])
 def test_cooccurrences_and_their_information(window: int) -> None:
     text = np.random.default_rng(0).zipf(1.5, size=400) % 12
