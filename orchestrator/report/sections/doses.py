@@ -64,11 +64,11 @@ def dose_clauses(outcomes: Outcomes, doses: Sequence[Dose], error: float = LEVEL
     measured = [dose for dose in doses if dose.measure != "test_perplexity"]
     ends = [(dose.measure, [*numbers]) for dose in measured for numbers in _lines(outcomes, dose)]
     each = Errors.of(1 - error, len(ends)).each
-    told = f"{level_in_words(1 - error)} interval"
-    return list(filter(None, (_clause(outcomes, what, names[0], names[-1], each, told) for what, names in ends)))
+    kind = f"{level_in_words(1 - error)} interval"
+    return list(filter(None, (_clause(outcomes, what, names[0], names[-1], each, kind) for what, names in ends)))
 
 
-def _clause(outcomes: Outcomes, measure: str, first: str, last: str, error: float, told: str) -> Markdown | None:
+def _clause(outcomes: Outcomes, measure: str, first: str, last: str, error: float, kind: str) -> Markdown | None:
     """The change from one variant to another, a seed with itself: what it draws for both cancels, such as its text."""
     before, after = _by_seed(outcomes[first], measure), _by_seed(outcomes[last], measure)
     seeds = {o.trial.seed for o in outcomes[first]} & {o.trial.seed for o in outcomes[last]}
@@ -79,7 +79,7 @@ def _clause(outcomes: Outcomes, measure: str, first: str, last: str, error: floa
     start, end = (significant(fmean(values[seed] for seed in seeds), 2) for values in (before, after))
     return Markdown(
         f"{measure.replace('_', ' ')} {verb} from {start} (“{escape(first)}”) to {end} (“{escape(last)}”): "
-        f"{difference(change, interval)}, {told}, {len(seeds)} seeds"
+        f"{difference(change, interval)}, {kind}, {len(seeds)} seeds"
     )
 
 
