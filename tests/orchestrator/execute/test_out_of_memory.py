@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from lm.data import fingerprint_of
+from lm.files import ran_out_of_memory
 from lm.record import read_record
 from lm.spec import Model, trial_key
 from orchestrator.agenda.trial_source import FixedOrder
 from orchestrator.execute.ray.bridge import PAUSES, Queue
-from orchestrator.execute.run_trial import TRAINED_ALONE, Allotment, ran_out_of_memory, run_trial
+from orchestrator.execute.run_trial import TRAINED_ALONE, Allotment, run_trial
 from orchestrator.trials.trial import Trial
 from tests.orchestrator.execute.test_schedule import Heard
 from tests.support.tiny import tiny_spec, write_corpus
