@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -133,14 +134,18 @@ def run(sweep: ScaledSweep, options: Options, *, fresh: bool = False) -> SweepRe
     prepared = _prepared(sweep, options, fresh=fresh)
     ledgers = [search.ledger for search in prepared.state.searches if fresh or not search.ended]
     with holding(prepared.records.root, sweep.name, sweep.scale, sweep.at_scale), holding_searches(ledgers):
+        moved = dict[Path, Path]()
         if fresh:
-            set_trials_aside(prepared.state, prepared.records.root)
+            moved = set_trials_aside(prepared.state, prepared.records.root)
             prepared = _prepared(sweep, options, fresh=True)
         try:
             code, report = run_prepared(prepared)
+        except CannotStartError:
+            _put_back(moved)
+            raise
         except (RayLostError, OSError, CorpusError) as error:
             code = 4 if isinstance(error, RayLostError) else 1 if isinstance(error, CorpusError) else 5
-            if options.notify is not None and (code != 5 or cannot_write(error)):
+            if options.notify is not None and (code != 5 or cannot_write(error, broadly=True)):
                 of = {"sweep": sweep.name, "scale": sweep.scale, "error": redacted(error)}
                 _notify(options.notify, code, of)
             raise
@@ -253,19 +258,16 @@ def to_train(
     return [(trial, state_of(trial, records)) for trial in trained], [s for s in state.searches if not s.ended]
 
 
-def set_trials_aside(state: SweepState, runs: Path) -> None:
+def set_trials_aside(state: SweepState, runs: Path) -> dict[Path, Path]:
     """Move the folders of a sweep's trials and its searches to `.old/`, and mark them to be trained on their own.
 
-    CannotStartError, and nothing is moved, if a process trains in one of the folders.
+    Returns where each is now. CannotStartError, and nothing is moved, if a process trains in one of the folders.
     """
-    facts = Facts()
-    keys = [trial.key for trial in state.trained]
-    keys += [trial.key for search in state.searches for trial in search.trials if trial.key]
-    folders = [runs / key for key in dict.fromkeys(keys) if {path.name for path in (runs / key).glob("*")} - {FRESH}]
+    facts, keys, folders = Facts(), _trained_or_searched(state), folders_to_set_aside(state, runs)
     if (held := next((folder for folder in folders if is_held(folder / ".lock")), None)) is not None:
         raise CannotStartError(f"--fresh: {held} is in use: a process trains in it")
-    for path in (*folders, *(search.ledger for search in state.searches if search.ledger.exists())):
-        set_aside(path, runs)
+    ledgers = [search.ledger for search in state.searches if search.ledger.exists()]
+    moved = {path: set_aside(path, runs) for path in (*folders, *ledgers)}
     for key in dict.fromkeys([*keys, *(trial.key for trial in state.table)]):
         write_text(runs / key / FRESH, "")
     stages = [stage for trial in state.trained for stage in trial.spec.stages().values()]
@@ -273,3 +275,23 @@ def set_trials_aside(state: SweepState, runs: Path) -> None:
         (runs / ".stages" / f"{key}.json").unlink(missing_ok=True)
     if folders:
         print(f"{counted(len(folders), 'trial folder')} moved to {aside_folder(runs)}")
+    return moved
+
+
+def folders_to_set_aside(state: SweepState, runs: Path) -> list[Path]:
+    """The trials' folders that `set_trials_aside` moves: those with more than its mark."""
+    return [runs / key for key in _trained_or_searched(state) if {p.name for p in (runs / key).glob("*")} - {FRESH}]
+
+
+def _trained_or_searched(state: SweepState) -> list[str]:
+    searched = (trial.key for search in state.searches for trial in search.trials if trial.key)
+    return [*dict.fromkeys([*(trial.key for trial in state.trained), *searched])]
+
+
+def _put_back(moved: Mapping[Path, Path]) -> None:
+    """Undo `set_trials_aside`, since nothing could be started."""
+    for path, aside in moved.items():
+        if path.is_dir():  # with the mark alone
+            shutil.rmtree(path)
+        path.unlink(missing_ok=True)
+        aside.rename(path)

@@ -19,7 +19,7 @@ from orchestrator.analysis.looks import Looks, read_looks
 from orchestrator.errors import CannotStartError
 from orchestrator.search.ledger import SearchState, ledger_path, read_search_trials
 from orchestrator.search.task import SearchTask
-from orchestrator.search.trial_source import SearchTrialSource
+from orchestrator.search.trial_source import SearchTrialSource, trials_so_far
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.draws import paths_of
 from orchestrator.sweep.override import changed_paths, override
@@ -38,6 +38,8 @@ class SweepState:
     searches: tuple[SearchState, ...]
     trials: list[Trial]
     looks: Looks = field(default_factory=Looks)
+    further: list[Trial] = field(default_factory=list)
+    """Those that later looks add if nothing more is decided until then."""
 
     @property
     def waiting(self) -> set[str]:
@@ -54,6 +56,11 @@ class SweepState:
     def trained(self) -> list[Trial]:
         """The trials of the table but those that read another's stages."""
         return [trial for trial in self.table if trial.reads_from is None]
+
+    @property
+    def tracked(self) -> list[Trial]:
+        """All that MLflow shows: the trials of the table, and those that searches have asked for."""
+        return [*self.table, *(trial for search in self.searches for trial in trials_so_far(search))]
 
 
 @dataclass(frozen=True)
@@ -79,8 +86,8 @@ def expand(sweep: ScaledSweep, records: Records) -> SweepState:
     searches = _read_searches(sweep, records)
     variants = _with_found_values(sweep, searches)
     looks = read_looks(looks_path(sweep, records), sweep.looks, sweep.seeds, sweep.variant_seeds)
-    trials = trials_by_look(replace(sweep, variants=variants), records, looks)
-    return SweepState(searches, _with_words(trials, variants[0], sweep, searches), looks)
+    trials, further = trials_by_look(replace(sweep, variants=variants), records, looks)
+    return SweepState(searches, _with_words(trials, variants[0], sweep, searches), looks, further)
 
 
 def _read_searches(sweep: ScaledSweep, records: Records) -> tuple[SearchState, ...]:
@@ -136,15 +143,15 @@ def looks_path(sweep: ScaledSweep, records: Records) -> Path:
     return lock_path(records.root, sweep.name, scale).with_suffix(".looks")
 
 
-def trials_by_look(sweep: ScaledSweep, records: Records, looks: Looks) -> list[Trial]:
-    """The trials up to the first look that is not over, or the last one; a pure function of sweep and records.
+def trials_by_look(sweep: ScaledSweep, records: Records, looks: Looks) -> tuple[list[Trial], list[Trial]]:
+    """The trials up to the first look that is not over, or the last one, and those that later looks add at most.
 
     Every look is judged at its own share of the error (`analysis.looks`). A variant that is decided, equal to the
     baseline in every seed, or not comparable gets no more seeds. The baseline has all at once: it is in every
     comparison, so that the others need fewer.
     """
     if len(sweep.looks) == 1:
-        return plan(sweep)
+        return plan(sweep), []
     from orchestrator.analysis.comparison import compare_variants  # takes most of a second
     from orchestrator.analysis.outcomes import read_outcomes
 
@@ -154,7 +161,11 @@ def trials_by_look(sweep: ScaledSweep, records: Records, looks: Looks) -> list[T
     for seeds, look in pairwise(sweep.looks):
         outcomes = read_outcomes(trials, records, sweep.baseline.name)
         if any(outcome.record is None for outcome in outcomes.all):
-            break
+            rising = [name for name, count in counts.items() if count == seeds]
+            known = {(trial.variant, trial.seed) for trial in trials}
+            most = plan(sweep, counts | dict.fromkeys(rising, sweep.looks[-1]))
+            further = [trial for trial in most if (trial.variant, trial.seed) not in known]
+            return trials, further if sweep.most_trials is None else further[: sweep.most_trials - len(trials)]
         comparison = compare_variants(outcomes, looks.error(seeds), sweep.margin)
         effects = comparison.effects if comparison else {}
         undecided = [name for name, effect in effects.items() if effect.verdict == "not decided"]
@@ -163,7 +174,7 @@ def trials_by_look(sweep: ScaledSweep, records: Records, looks: Looks) -> list[T
         if not undecided or (sweep.most_trials is not None and len(more) > sweep.most_trials):
             break
         trials = more
-    return trials
+    return trials, []
 
 
 def trials_to_train(
@@ -212,7 +223,7 @@ def what_is_left(sweep: ScaledSweep, state: SweepState, records: Records) -> Rem
     """The most that a run would train; while a search is not over, all seeds of each variant the table may have."""
     missing = len(unsettled(state.table, records))
     if not state.waiting:
-        return Remaining(0, missing, missing)
+        return Remaining(0, missing, missing + sum(trial.reads_from is None for trial in state.further))
     extra = sweep.adds_best_found
     variants = len(sweep.variants) + extra
     most = sum(len(sweep.seeds_of(variant)) for variant in sweep.variants) + extra * len(sweep.variant_seeds)

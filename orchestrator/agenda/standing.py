@@ -154,9 +154,10 @@ def trial_lines(standing: SweepStanding, searches: Sequence[SearchState]) -> lis
     lines = []
     for search in searches:
         task, seed = search.task, search.task.searching.training_seed
-        epochs = task.base.most_epochs
         for t in search.trials:
             name = f"{task.title}: {task.in_words(t.values)}"
+            spec, _ = search.generations.spec(t.values, t.parent)
+            epochs = (spec or task.base).most_epochs
             lines.append(TrialLine(name, t.number, seed, t.epochs, epochs, t.valid_perplexity, t.state))
     return lines + [
         TrialLine(t.variant, None, t.seed, t.epoch, t.epochs, t.best_valid_perplexity, t.state_in_words)

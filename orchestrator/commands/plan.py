@@ -194,6 +194,8 @@ def _left_in_words(left: Remaining) -> str:
     fewest, most = left.table_trials_fewest, left.table_trials_most
     if left.search_trials == 0 and fewest == most:
         return f"{most} to train"
+    if left.search_trials == 0:
+        return f"{fewest} to train, up to {most} if comparisons stay undecided"
     searches = "as many search trials as the hours of the search allow"
     if left.search_trials is not None:
         searches = f"up to {counted(left.search_trials, 'search trial')}"

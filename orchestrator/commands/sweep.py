@@ -91,8 +91,9 @@ def sweep(
 
 
 def _say_what_would_be_trained(scaled: ScaledSweep, options: Options, *, fresh: bool) -> None:
+    from orchestrator.agenda.expand import expand
     from orchestrator.agenda.standing import search_standing
-    from orchestrator.api import to_train
+    from orchestrator.api import folders_to_set_aside, to_train
     from orchestrator.sweep.scaled import select
     from orchestrator.trials.records import Records, is_settled
     from orchestrator.trials.storage import Storage
@@ -100,7 +101,9 @@ def _say_what_would_be_trained(scaled: ScaledSweep, options: Options, *, fresh: 
     with shared.refused(ValueError, OSError):
         if fresh and options.storage is not None:
             raise CannotStartError("--fresh: the storage would give the old records back; take another --storage")
-        trials, searches = to_train(select(scaled, options.only), Records(options.runs.resolve()), fresh=fresh)
+        sweep, records = select(scaled, options.only), Records(options.runs.resolve())
+        trials, searches = to_train(sweep, records, fresh=fresh)
+        moved = folders_to_set_aside(expand(sweep, records), records.root) if fresh else []
         if options.storage is not None:
             there = Storage(options.storage)
             trials = [(trial, state) for trial, state in trials if not is_settled(trial, there.record(trial.key))]
@@ -110,8 +113,8 @@ def _say_what_would_be_trained(scaled: ScaledSweep, options: Options, *, fresh: 
         typer.echo(search_standing(search).in_words())
     more = ", and what the searches ask for and find" if searches else ""
     typer.echo(f"{counted(len(trials), 'trial')} would be trained{more}; nothing was written")
-    if fresh:
-        typer.echo(f"their folders would be moved to {options.runs / '.old'}")
+    if moved:
+        typer.echo(f"{counted(len(moved), 'trial folder')} would be moved to {options.runs / '.old'}")
 
 
 def report(

@@ -208,7 +208,7 @@ def _jobs(trials: Sequence[Trial], records: Records, measuring: Measuring) -> li
 def most_trials(sweep: ScaledSweep, state: SweepState) -> list[Trial]:
     """All that may be trained or is done; a trial that a search may ask for counts as the base trained to its end."""
     if not state.waiting:
-        return state.trials
+        return state.trials + state.further
     # With the values of the file a variant may have records of another sweep, which do not count for the tuned ones.
     trials = [
         replace(t, key=f"{t.title}, tuned", reads_from=None, starts_from=None)

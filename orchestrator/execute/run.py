@@ -185,11 +185,7 @@ def _run(prepared: Prepared, interrupt: Interrupt) -> tuple[int, Report]:
         if interrupt.exit_code is not None or out_of_budget:
             why = f"The budget of {options.budget} is spent" if out_of_budget else "Interrupted"
             print(f"{why}{_TO_GO_ON}{prepared.line()}")
-        if link:
-            print(f"MLflow: {link}")
-        if report.beside is not None:
-            print(report.beside)
-        print(report.page)
+        print(*filter(None, (link and f"MLflow: {link}", report.beside, report.page)), sep="\n")
     if how != "complete" and interrupt.exit_code is None and not out_of_budget:
         if (full := disk_failure(expand(prepared.sweep, records), records)) is not None:
             raise WriteError(errno.ENOSPC, full.reason, str(records.root / full.key))
@@ -206,6 +202,7 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report,
     state, budget_spent, report = prepared.state, False, None
     missing = {trial.key for trial in unsettled(state.table, records)}
     done = {trial.key for trial in state.trained} - missing
+    diverged = {trial.key for trial in state.trained if state_of(trial, records) == "diverged"}
     train = bool(missing or state.waiting)
     last = LastMade(whole, options.file, options.reports / sweep.name / sweep.scale, records)
     if not train and not options.only and not questions(whole, state.table, records):
@@ -217,12 +214,12 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report,
         return report_sweep(whole, options.file, state, records, options.reports, if_fuller="write beside")
 
     best = {search.task.title: so_far for search in state.searches if (so_far := search.best_so_far) is not None}
-    progress = Progress(state.table, done=done, records=records if train else None, best=best)
+    progress = Progress(state.table, done=done, diverged=diverged, records=records if train else None, best=best)
     progress.expect(yet_to_come(sweep, state))
     with progress:
         if report is not None and (link := last.link) is not None:
             return report, ending(state, records), link, False
-        tracker = Tracker(sweep, state.table, records, commit=commit(), source=str(options.file))
+        tracker = Tracker(sweep, state.tracked, records, commit=commit(), source=str(options.file))
         try:
             if train:
                 interim = Interim(lambda: expand(whole, records), write, records, progress.say)
@@ -237,9 +234,8 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report,
         except BaseException:
             tracker.finish(None, ending(state, records))
             raise
-        searches = reported.searches
-        searched = [(trial.key, search.task.title) for search in searches for trial in search.trials if trial.key]
-        planned = Planned(reported.trials, searched, sorted(reported.waiting))
+        searched = [(trial.key, trial.variant) for trial in reported.tracked]
+        planned = Planned(reported.trials, searched, sorted(reported.waiting), state.tracked)
         how = ending(state, records)
         mirrored = tracker.finish(report.page.parent, how, report.answer, report.verdicts, planned)
         if not options.only:
@@ -282,7 +278,8 @@ def _before_training(prepared: Prepared) -> Iterator[str]:
     without_gpu = bool(prepared.whole.resources.gpus) and not prepared.allotment.gpus
     if not without_gpu and sweep.alternatives is None:
         return
-    left = at_most(sweep, prepared.state, prepared.records, Measuring.granted(sweep.resources), prepared.options.jobs)
+    at_once = 1 if prepared.options.executor == "inline" else prepared.options.jobs
+    left = at_most(sweep, prepared.state, prepared.records, Measuring.granted(sweep.resources), at_once)
     if left.seconds is None or left.core_hours is None:
         plan = f"they take:\n  {line('plan', ('only', 'runs', 'cpus', 'gpus'))} --estimate"
         time_left, cores = f"; to see how long {plan}", f"; to see how many core-hours {plan}"

@@ -73,6 +73,11 @@ class ReportInput:
     searches: Sequence[SearchState] = ()
     published_measures: Sequence[Measure] = ()
 
+    @property
+    def error(self) -> float:
+        """How often a verdict of this page may be wrong."""
+        return self.looks.error(self.outcomes.seeds)
+
 
 def write_report(
     report: ReportInput, folder: Path | str, *, if_fuller: IfFuller = "replace", draw: Callable[..., None] = save
@@ -83,8 +88,7 @@ def write_report(
     if `if_fuller` is "refuse" and an earlier report has trials that this one would lack. WriteError if something
     cannot be written. The same plan and records give the same bytes.
     """
-    folder, outcomes, sweep = Path(folder), report.outcomes, report.sweep
-    error = report.looks.error(outcomes.seeds)
+    folder, outcomes, sweep, error = Path(folder), report.outcomes, report.sweep, report.error
     searching = {name for search in report.searches if not search.ended for name in search.task.variants} - {*outcomes}
     comparison = compare_variants(outcomes, error, sweep.margin, len(searching))
     rows = ablation.ablation_table(outcomes, comparison, report.published, sweep.ablation)
@@ -181,15 +185,15 @@ def _answer(
     best: Sequence[str],
 ) -> Markdown:
     """The answer; the baseline stands beside the paper's number at the paper's own scale alone."""
-    sweep, searches = report.sweep, report.searches
-    corpus, error = reference_corpus(report.outcomes.all), report.looks.error(report.outcomes.seeds)
+    sweep, searches, outcomes = report.sweep, report.searches, report.outcomes
+    corpus = reference_corpus(outcomes.all)
     guess = None if corpus is None else guesses(corpus, "valid")[0]
-    measured = [*filter(None, [front_clause(searches, guess)]), *dose_clauses(report.outcomes, sweep.doses, error)]
+    measured = [*filter(None, [front_clause(searches, guess)]), *dose_clauses(outcomes, sweep.doses, report.error)]
     return answer.answer(
         rows,
         comparison,
         sweep.named_scale,
-        tuning=trials_of_tuning(searches, list(report.outcomes)),
+        tuning=trials_of_tuning(searches, list(outcomes)),
         hardly_chosen=hardly_chosen(searches),
         interactions=interactions,
         best=best,

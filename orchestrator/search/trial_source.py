@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from lm.record import Evaluation, Record
@@ -130,24 +131,8 @@ class _Search:
         return number
 
     def trial(self, number: int, values: Mapping[str, Any], parent: int | None) -> tuple[Trial | None, str | None]:
-        """The trial to train; None and the reason if no spec has its values, or its head does not fit the corpus."""
-        spec, reason = self.state.generations.spec(values, parent)
-        if spec is not None:
-            reason = next(iter(vocabulary_misfits(spec.head, self._facts.vocabulary_size(spec.corpus))), None)
-        if spec is None or reason is not None:
-            return None, reason
-        trial = Trial(
-            variant=self.task.title,
-            change=self.task.in_words(values),
-            seed=spec.seed,
-            spec=spec,
-            key=trial_key(spec, self._fingerprint),
-            parameters=self._facts.parameters(spec),
-            starts_from=None if parent is None else self.ledger.trials[parent].key,
-            number=number,
-            opens_test=False,
-        )
-        return trial, None
+        """As `_trial_of`."""
+        return _trial_of(self.state, number, values, parent, self._facts)
 
     def evaluated(self, number: int, trial: Trial, evaluation: Evaluation, *, judged: bool = True) -> bool:
         """Whether the trial goes on; one that was to stop does not, whatever it trained before it heard of that."""
@@ -184,6 +169,39 @@ class _Search:
     def _write(self, event: Asked | Ended) -> None:
         self.ledger.append(event)
         self._study.apply(event)
+
+
+def trials_so_far(search: SearchState) -> list[Trial]:
+    """The trials that a search has asked for, those with one key once."""
+    facts, trials = Facts(), list[Trial]()
+    for asked in search.distinct:
+        trial, _ = _trial_of(search, asked.number, asked.values, asked.parent, facts)
+        if trial is not None:
+            trials.append(replace(trial, stopped_early=asked.state == "stopped"))
+    return trials
+
+
+def _trial_of(
+    search: SearchState, number: int, values: Mapping[str, Any], parent: int | None, facts: Facts
+) -> tuple[Trial | None, str | None]:
+    """The trial to train; None and the reason if no spec has its values, or its head does not fit the corpus."""
+    spec, reason = search.generations.spec(values, parent)
+    if spec is not None:
+        reason = next(iter(vocabulary_misfits(spec.head, facts.vocabulary_size(spec.corpus))), None)
+    if spec is None or reason is not None:
+        return None, reason
+    trial = Trial(
+        variant=search.task.title,
+        change=search.task.in_words(values),
+        seed=spec.seed,
+        spec=spec,
+        key=trial_key(spec, facts.fingerprint(spec.corpus)),
+        parameters=facts.parameters(spec),
+        starts_from=None if parent is None else search.trials[parent].key,
+        number=number,
+        opens_test=False,
+    )
+    return trial, None
 
 
 def _objectives(record: Record) -> dict[Objective, float]:

@@ -69,8 +69,7 @@ class Clock:
         self._epoch_began: dict[str, float] = {}  # of the trials that run
         self._most_running = 0
         self._took = defaultdict[str, list[float]](list)  # variant -> seconds of each epoch
-        self._took_before: list[float] = []
-        self.to_come: list[Trial] = []
+        self._took_before, self.to_come = list[float](), list[Trial]()
         for trial in (trial for trial in trials if trial.reads_from is None):
             if trial.key not in done:
                 self._add(trial)
@@ -138,9 +137,9 @@ class _Lasting(Console):
 class Progress:
     """A listener that shows the trials that run, the latest that ended, the counts, and the time left.
 
-    `done` are the keys of trials that were complete before; `records` show how long earlier commands took; `best` has
-    the best validation perplexity of each search so far, by its title, and its trial's number. Without a terminal, a
-    running trial prints at most one line every `line_seconds`. Safe from several threads.
+    `done` are the keys of trials that ended before, `diverged` some of them; `records` show how long earlier commands
+    took; `best` has the best validation perplexity of each search so far, by its title, and its trial's number. Without
+    a terminal, a running trial prints at most one line every `line_seconds`. Safe from several threads.
     """
 
     def __init__(
@@ -148,6 +147,7 @@ class Progress:
         trials: Sequence[Trial],
         *,
         done: Collection[str] = (),
+        diverged: Collection[str] = (),
         records: Records | None = None,
         best: Mapping[str, tuple[float, int]] | None = None,
         console: Console | None = None,
@@ -159,7 +159,7 @@ class Progress:
         self._line_seconds = line_seconds
         self._lock = threading.RLock()
         self._sharing = Counter(trial.reads_from or trial.key for trial in trials)  # a record's key -> its trials
-        self._states: dict[str, ProgressState] = dict.fromkeys(done, "done")
+        self._states: dict[str, ProgressState] = {key: "diverged" if key in diverged else "done" for key in done}
         self._running: dict[str, str] = {}  # a line for each
         self._best = dict(best or {})
         self._endings: deque[str] = deque(maxlen=4)

@@ -72,9 +72,10 @@ def export(studies: Mapping[str, tuple[SearchTask, Sequence[SearchTrial]]], url:
         check_writable(folder)
     try:
         storage = optuna.storages.RDBStorage(url)
-    except (ImportError, ValueError, SQLAlchemyError, StorageInternalError) as error:
+    except (ImportError, ValueError, RuntimeError, SQLAlchemyError, StorageInternalError) as error:
         expected = "--optuna: expected the URL of a database, such as sqlite:///optuna.db"
-        raise ValueError(f"{expected}; it cannot be opened, or no driver is installed for its kind") from error
+        why = "it cannot be opened, no driver is installed for its kind, or another version of Optuna made it"
+        raise ValueError(f"{expected}; {why}") from error
     try:
         for name, (task, trials) in studies.items():
             if name in optuna.get_all_study_names(storage):

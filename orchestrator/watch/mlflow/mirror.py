@@ -49,12 +49,14 @@ _FORM = 3  # a trial that was mirrored in an earlier form, as with two trainings
 class Planned:
     """What a sweep plans when a command ends: the trials of its table, keys and variants that searches proposed.
 
-    Runs of an `undecided` variant, whose search is not over, stay where they are.
+    Runs of an `undecided` variant, whose search is not over, stay where they are. `known` are the trials of which
+    MLflow is to have what the records have.
     """
 
     trials: Sequence[Trial]
     searched: Collection[tuple[str, str]] = ()
     undecided: Collection[str] = ()
+    known: Sequence[Trial] = ()
 
 
 class Mirror:
@@ -91,7 +93,8 @@ class Mirror:
         run = self._by_name.get((trial.key, trial.variant))
         record = None if running else self._records.find(trial)
         mirrored = f"{record.status} {record.finished_at}, form {_FORM}" if record else ""
-        if run is not None and record is not None and run.status != "RUNNING" and run.tags.get("mirrored") == mirrored:
+        of_all = {"status": _EARLY} if trial.stopped_early and not record else {"mirrored": mirrored or "never"}
+        if run is not None and run.status != "RUNNING" and not running and of_all.items() <= run.tags.items():
             self._bring_back(run)
             return
         if running:  # another driver may have ended them

@@ -107,6 +107,8 @@ class Tracker:
         `outcome` is `complete` (FINISHED), `failed` (FAILED) or another word (KILLED). Runs whose trials are not
         `planned` are tagged `superseded` and leave the parent. Returns whether MLflow has everything.
         """
+        for trial in () if planned is None else planned.known:  # some may have become known without being started
+            self._pending.setdefault((trial.key, trial.variant), _Pending(trial))
         self._closing = outcome, report, findings(answer, verdicts or {}), planned
         self._until = time.monotonic() + _FILL_SECONDS
         self._ending.set()

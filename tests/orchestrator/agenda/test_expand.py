@@ -219,6 +219,19 @@ def test_what_is_left_of_a_search_has_the_base_and_what_it_finds(tmp_path: Path,
     assert what_is_left(more, expand(more, records), records).search_trials == 3, "a grid has no more points"
 
 
+def test_what_is_left_counts_the_seeds_of_later_looks(tmp_path: Path, records: Records) -> None:
+    text = BASE + "variants: {half: {model.embedding_size: 3}}\nseeds: {min: 2, max: 5, until: decided%s}\n"
+    sweep = at_paper(tmp_path, text % "")
+    now = expand(sweep, records)
+    assert what_is_left(sweep, now, records) == Remaining(0, 5 + 2, 5 + 5)
+    assert len(most_trials(sweep, now)) == 10 and len({trial.key for trial in most_trials(sweep, now)}) == 10
+    capped = at_paper(tmp_path, text % ", total: 9")
+    assert what_is_left(capped, expand(capped, records), records) == Remaining(0, 7, 9)
+    for trial in most_trials(sweep, now):
+        settle(records.root, trial, 90.0 if trial.variant == "half" else 100.0)
+    assert what_is_left(sweep, expand(sweep, records), records).nothing
+
+
 def test_what_a_search_will_find_is_estimated_for_the_seeds_of_a_variant(tmp_path: Path, records: Records) -> None:
     sweep = at_paper(tmp_path, SEARCH.replace("seeds: [1, 2]", "seeds: {baseline: 6, variants: 3}"))
     trials = most_trials(sweep, expand(sweep, records))

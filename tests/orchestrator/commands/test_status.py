@@ -79,6 +79,18 @@ def test_a_searchs_trials_are_called_by_what_they_try(tmp_path: Path) -> None:
     assert [(line.name, line.number) for line in table] == [(trial.variant, None) for trial in state.table]
 
 
+def test_a_searched_number_of_epochs_is_that_of_the_trial(tmp_path: Path) -> None:
+    text = (
+        SEARCH.replace("  space:\n", "  space:\n    epochs: {kind: integer, low: 2, high: 6}\n")
+        + "equal_budget: false\n"
+    )
+    sweep, records = at_paper(tmp_path, text), Records(tmp_path / "runs")
+    (task,) = search_tasks(sweep)
+    find(records, task, ({**within(task), "epochs": 6}, math.log(70.0)))
+    state = expand(sweep, records)
+    assert trial_lines(sweep_standing(sweep, state, records), state.searches)[0].epochs == 6
+
+
 def test_trials_of_no_sweep_are_refused(place: Path) -> None:
     code, _, error = command("status", "--trials")
     assert code == 2 and "--trials: goes with FILE" in error

@@ -153,8 +153,22 @@ def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(place: Path) ->
     assert "2 trials would be trained" in out
     out = command("sweep", "toy.yaml", "--scale", "paper", "--dry-run", "--fresh")[1]
     assert "full, seed 1: done" in out
-    assert f"moved to {Path('runs/.old')}" in out
+    assert f"1 trial folder would be moved to {Path('runs/.old')}" in out
     assert not {"reports", "mlflow.db"} & {path.name for path in place.iterdir()}
+
+
+def test_fresh_puts_back_what_it_moved_if_nothing_can_be_started(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settle(trials()["full"])
+    before = Path("runs", trials()["full"].key, "record.json").read_bytes()
+
+    def refuses(*_: object) -> None:
+        raise CannotStartError("--address: no cluster answers")
+
+    monkeypatch.setattr("orchestrator.api.run_prepared", refuses)
+    with pytest.raises(CannotStartError):
+        run_sweep("toy.yaml", scale="paper", fresh=True, executor="inline")
+    assert Path("runs", trials()["full"].key, "record.json").read_bytes() == before
+    assert not [*Path("runs/.old").iterdir()] and read_record(Path("runs") / trials()["full"].key) is not None
 
 
 def test_a_dry_run_knows_what_the_storage_has(place: Path) -> None:

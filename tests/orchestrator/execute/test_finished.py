@@ -286,6 +286,7 @@ def test_a_command_that_fails_is_a_warning(
     ("error", "state"),
     [
         (WriteError(28, "No space left on device", "runs"), "cannot be written"),
+        (IsADirectoryError(21, "Is a directory", "reports/README.md"), "cannot be written"),
         (RayLostError("gone, password=hunter2"), "Ray lost"),
         (CorpusError("corpus folder corpus lacks valid.txt"), "failed"),
     ],

@@ -179,6 +179,22 @@ def test_a_long_scale_that_nobody_asked_for_is_said_first_with_the_line_of_a_sma
     assert said("paper", 7200.0) == said(seconds=600.0) == []
 
 
+def test_time_is_reckoned_one_after_the_other_if_all_train_in_this_process(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_smi(place, monkeypatch, 'echo "A, 24576"')
+    at_once: list[object] = []
+
+    def reckoned(*arguments: object) -> AtMost:
+        at_once.append(arguments[-1])
+        return AtMost(1, 1, 1.0, 1.0)
+
+    monkeypatch.setattr(run, "at_most", reckoned)
+    for options in (run.Options(Path("toy.yaml"), executor="inline"), run.Options(Path("toy.yaml"), jobs=3)):
+        list(run._before_training(run.prepare(load_sweep("toy.yaml", None), options)))
+    assert at_once == [1, 3]
+
+
 @pytest.mark.parametrize("path", sorted(SWEEPS.glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_published_scale_of_every_sweep_takes_the_gpu_there_is_or_half_of_one_or_is_for_cpus(path: Path) -> None:
     for_cpus, large = ("precision",), ("heads", "doc_dropout", "doc_final", "doc_lambda", "doc_layers", "doc_reruns")

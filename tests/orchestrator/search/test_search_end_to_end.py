@@ -6,6 +6,7 @@ import json
 import random
 import re
 import signal
+import sqlite3
 import struct
 from collections.abc import Iterator
 from datetime import datetime
@@ -358,3 +359,8 @@ def test_export_says_what_is_wrong(place: Path) -> None:
         assert bad.exit_code == 2
         assert "--optuna: expected the URL of a database, such as sqlite:///optuna.db; it cannot" in bad.output
         assert "secret" not in bad.output
+    with sqlite3.connect(place / "other.db") as other:
+        other.execute("create table alembic_version (version_num text)")
+        other.execute("insert into alembic_version values ('of another program')")
+    bad = CliRunner().invoke(app, ["export", "tiny.yaml", "--optuna", "sqlite:///other.db", "--scale", "paper"])
+    assert bad.exit_code == 2 and "or another version of Optuna made it" in bad.output

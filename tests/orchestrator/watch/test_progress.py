@@ -432,6 +432,12 @@ def test_a_trial_of_a_search_is_called_by_what_it_tries_with_the_best_so_far() -
     assert "full, trial 7 (dropout.output 0.7)" in out.getvalue()
 
 
+def test_what_diverged_before_is_not_counted_as_done() -> None:
+    one, two = trial("one"), trial("two")
+    progress = Progress([one, two], done={one.key, two.key}, diverged={two.key}, console=pipe()[0])
+    assert progress.summary() == "1 done, 1 diverged"
+
+
 def test_diverged_is_not_counted_as_failed() -> None:
     progress = Progress([one := trial("one"), two := trial("two")], console=pipe()[0])
     progress.settled(one, record(one, "diverged", "the loss is nan"))

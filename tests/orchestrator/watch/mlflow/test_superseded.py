@@ -159,6 +159,24 @@ Path("toy.yaml").write_text(text.replace("0.5}", "0.4}"))
 sweep()
 print(json.dumps(shown))
 """
+SEARCHED = """
+text = Path("toy.yaml").read_text().partition("components:")[0]
+text += "components: {fine-tuning: {off: {finetune: null}}}\\nequal_budget: false\\nseeds: [1]\\n"
+text += "search: {trials: 2, space: {dropout.input: {kind: uniform, low: 0.0, high: 0.5}}}\\n"
+Path("toy.yaml").write_text(text)
+sweep()
+Path("mlflow.db").rename("moved.db")
+sweep()
+print(json.dumps(shown))
+"""
+
+
+def test_what_is_read_from_a_found_trial_is_there_and_a_new_database_has_all(tmp_path: Path) -> None:
+    done = process(make_place(tmp_path), "-c", SWEEPS + SEARCHED)
+    assert done.returncode == 0, done.stderr
+    first, again = json.loads(done.stdout.splitlines()[-1])
+    assert {name for name, _ in first} >= {"full", "no fine-tuning"}
+    assert first == again and len([name for name, _ in first if name.startswith("full")]) >= 3
 
 
 @pytest.mark.slow
