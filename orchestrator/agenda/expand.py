@@ -33,13 +33,12 @@ from orchestrator.trials.trial import Trial
 
 @dataclass(frozen=True)
 class SweepState:
-    """What a sweep consists of by now: its searches, and the trials of its table."""
+    """What a sweep consists of by now: its searches, the trials of its table, those that later looks may add."""
 
     searches: tuple[SearchState, ...]
     trials: list[Trial]
     looks: Looks = field(default_factory=Looks)
     further: list[Trial] = field(default_factory=list)
-    """Those that later looks add if nothing more is decided until then."""
 
     @property
     def waiting(self) -> set[str]:
@@ -84,10 +83,11 @@ def expand(sweep: ScaledSweep, records: Records) -> SweepState:
     change that does not fit what a search of the base found is not.
     """
     searches = _read_searches(sweep, records)
-    variants = _with_found_values(sweep, searches)
+    current = replace(sweep, variants=_with_found_values(sweep, searches))
     looks = read_looks(looks_path(sweep, records), sweep.looks, sweep.seeds, sweep.variant_seeds)
-    trials, further = trials_by_look(replace(sweep, variants=variants), records, looks)
-    return SweepState(searches, _with_words(trials, variants[0], sweep, searches), looks, further)
+    trials = trials_by_look(current, records, looks)
+    further = _of_later_looks(current, trials, records)
+    return SweepState(searches, _with_words(trials, current.variants[0], sweep, searches), looks, further)
 
 
 def _read_searches(sweep: ScaledSweep, records: Records) -> tuple[SearchState, ...]:
@@ -143,15 +143,15 @@ def looks_path(sweep: ScaledSweep, records: Records) -> Path:
     return lock_path(records.root, sweep.name, scale).with_suffix(".looks")
 
 
-def trials_by_look(sweep: ScaledSweep, records: Records, looks: Looks) -> tuple[list[Trial], list[Trial]]:
-    """The trials up to the first look that is not over, or the last one, and those that later looks add at most.
+def trials_by_look(sweep: ScaledSweep, records: Records, looks: Looks) -> list[Trial]:
+    """The trials up to the first look that is not over, or the last one; a pure function of sweep and records.
 
     Every look is judged at its own share of the error (`analysis.looks`). A variant that is decided, equal to the
     baseline in every seed, or not comparable gets no more seeds. The baseline has all at once: it is in every
     comparison, so that the others need fewer.
     """
     if len(sweep.looks) == 1:
-        return plan(sweep), []
+        return plan(sweep)
     from orchestrator.analysis.comparison import compare_variants  # takes most of a second
     from orchestrator.analysis.outcomes import read_outcomes
 
@@ -161,11 +161,7 @@ def trials_by_look(sweep: ScaledSweep, records: Records, looks: Looks) -> tuple[
     for seeds, look in pairwise(sweep.looks):
         outcomes = read_outcomes(trials, records, sweep.baseline.name)
         if any(outcome.record is None for outcome in outcomes.all):
-            rising = [name for name, count in counts.items() if count == seeds]
-            known = {(trial.variant, trial.seed) for trial in trials}
-            most = plan(sweep, counts | dict.fromkeys(rising, sweep.looks[-1]))
-            further = [trial for trial in most if (trial.variant, trial.seed) not in known]
-            return trials, further if sweep.most_trials is None else further[: sweep.most_trials - len(trials)]
+            break
         comparison = compare_variants(outcomes, looks.error(seeds), sweep.margin)
         effects = comparison.effects if comparison else {}
         undecided = [name for name, effect in effects.items() if effect.verdict == "not decided"]
@@ -174,7 +170,19 @@ def trials_by_look(sweep: ScaledSweep, records: Records, looks: Looks) -> tuple[
         if not undecided or (sweep.most_trials is not None and len(more) > sweep.most_trials):
             break
         trials = more
-    return trials, []
+    return trials
+
+
+def _of_later_looks(sweep: ScaledSweep, trials: Sequence[Trial], records: Records) -> list[Trial]:
+    """What is added to the trials of a look that is not over if it decides nothing."""
+    if len(sweep.looks) == 1 or all(records.find(trial) for trial in trials):
+        return []
+    counts = {v.name: sum(trial.variant == v.name for trial in trials) for v in sweep.variants}
+    seeds = max((count for name, count in counts.items() if name != sweep.baseline.name), default=0)
+    rising = [name for name, count in counts.items() if count == seeds]
+    known = {trial.title for trial in trials}
+    further = [t for t in plan(sweep, counts | dict.fromkeys(rising, sweep.looks[-1])) if t.title not in known]
+    return further if sweep.most_trials is None else further[: sweep.most_trials - len(trials)]
 
 
 def trials_to_train(
@@ -225,13 +233,12 @@ def what_is_left(sweep: ScaledSweep, state: SweepState, records: Records) -> Rem
     if not state.waiting:
         return Remaining(0, missing, missing + sum(trial.reads_from is None for trial in state.further))
     extra = sweep.adds_best_found
-    variants = len(sweep.variants) + extra
     most = sum(len(sweep.seeds_of(variant)) for variant in sweep.variants) + extra * len(sweep.variant_seeds)
     most = most if sweep.most_trials is None else min(most, sweep.most_trials)
     done = len(state.table) - missing
     each = [search_trials_left(search) for search in state.searches]
     search_trials = None if None in each else sum(filter(None, each))
-    fewest = sweep.looks[-1] + (variants - 1) * sweep.looks[0]
+    fewest = sweep.looks[-1] + (len(sweep.variants) + extra - 1) * sweep.looks[0]
     return Remaining(search_trials, max(0, min(most, fewest) - done), max(0, most - done))
 
 
