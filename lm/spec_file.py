@@ -21,6 +21,9 @@ def read_spec_file(file: Path, form: Callable[[Any], T], *models: type[BaseModel
     ValueError has a line for every problem: file, line, key, rule; OSError as the system says.
     """
     document = read_document(file)
+    if isinstance(document.data, dict) and {"base", "seeds"} <= document.data.keys():
+        rule = "expected the specification of one trial, got a sweep file, of which"
+        raise ValueError(f"{file}: {rule} 'python -m orchestrator plan {file} --write-specs DIR' makes some")
     try:
         return form(document.data)
     except ValidationError as error:

@@ -99,6 +99,9 @@ def _problem(details: ErrorDetails, place: Place, form: Any, parent: Any, model:
             if parts and closest(place[-1], _fields(parent)) is None:
                 where = " or ".join(map(repr, parts))
                 return Problem(place, f"unknown key {place[-1]!r} (it belongs into {where}: indented too little?)")
+            part, dot, rest = str(place[-1]).partition(".")
+            if dot and part in _fields(parent):
+                return Problem(place, f"unknown key {place[-1]!r} (nested here: '{part}: {{{rest}: ...}}')")
             return unknown_key(place, _fields(parent))
         case "missing":
             return Problem(place[:-1], f"missing key {place[-1]!r}")
@@ -117,7 +120,8 @@ def _problem(details: ErrorDetails, place: Place, form: Any, parent: Any, model:
             near = nearest(details["input"], valid) if isinstance(details["input"], str) else ""
             return Problem(place, f"should be {context['expected']}, got {got}{near}")
         case "model_type" | "model_attributes_type" | "dict_type":
-            required = ", ".join(name for name, field in _fields(form).items() if field.is_required())
+            kinds = f"kind (one of {', '.join(_members(form))})" if _members(form) else ""
+            required = kinds or ", ".join(name for name, field in _fields(form).items() if field.is_required())
             rule = f"should be a mapping{required and f' with {required}'}"
         case "tuple_type":
             rule = "should be a list"

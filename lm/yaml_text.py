@@ -119,6 +119,8 @@ def read_yaml(text: str, name: str = "text") -> Document:
         problem = "" if error.problem is None else error.problem.replace("character '\\t'", "a tab")
         rule = f"not YAML: {' '.join(part for part in (error.context, problem) if part)}"
         rule += next((hint for part, hint in _HINTS.items() if part in problem), "")
+        if "flow" in (error.context or "") and error.context_mark and error.context_mark.line + 1 < line:
+            rule += f" (the bracket of line {error.context_mark.line + 1} is not closed?)"
     raise ValueError(Document(name, None, {dotted(place): line}).message(place, rule))
 
 

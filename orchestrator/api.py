@@ -135,10 +135,10 @@ def run(sweep: ScaledSweep, options: Options, *, fresh: bool = False) -> SweepRe
     ledgers = [search.ledger for search in prepared.state.searches if fresh or not search.ended]
     with holding(prepared.records.root, sweep.name, sweep.scale, sweep.at_scale), holding_searches(ledgers):
         moved = dict[Path, Path]()
-        if fresh:
-            moved = set_trials_aside(prepared.state, prepared.records.root)
-            prepared = _prepared(sweep, options, fresh=True)
         try:
+            if fresh:
+                moved = set_trials_aside(prepared.state, prepared.records.root)
+                prepared = _prepared(sweep, options, fresh=True)
             code, report = run_prepared(prepared)
         except CannotStartError:
             _put_back(moved)
@@ -295,3 +295,5 @@ def _put_back(moved: Mapping[Path, Path]) -> None:
             shutil.rmtree(path)
         path.unlink(missing_ok=True)
         aside.rename(path)
+    if moved:
+        print("what --fresh had moved is back in its place, because nothing could be started")

@@ -189,6 +189,14 @@ def test_every_command_reads_a_spec_through_the_same_reader(tmp_path: Path, comm
 
 
 @pytest.mark.parametrize("command", ["train", "measure"])
+def test_a_sweep_file_is_no_spec(tmp_path: Path, command: str) -> None:
+    sweep = tmp_path / "sweep.yaml"
+    sweep.write_text("name: toy\nquestion: Which?\nbase: {epochs: 1}\nseeds: [1]\n")
+    (line,) = invoke(command, sweep).stderr.splitlines()
+    assert line.startswith(f"{sweep}: expected the specification of one trial, got a sweep file") and "plan" in line
+
+
+@pytest.mark.parametrize("command", ["train", "measure"])
 def test_a_model_that_does_not_fit_into_memory_is_told_in_a_line(
     corpus_folder: Path, tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

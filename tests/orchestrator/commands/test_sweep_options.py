@@ -10,12 +10,12 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
 from lm.record import read_record
-from orchestrator import load_records, load_sweep, run_sweep
+from orchestrator import api, load_records, load_sweep, run_sweep
 from orchestrator.agenda.expand import expand
 from orchestrator.errors import CannotStartError
 from orchestrator.execute.run_trial import Allotment, write_failure
@@ -157,18 +157,27 @@ def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(place: Path) ->
     assert not {"reports", "mlflow.db"} & {path.name for path in place.iterdir()}
 
 
-def test_fresh_puts_back_what_it_moved_if_nothing_can_be_started(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("call", "refused_at"), [("run_prepared", 1), ("prepare", 2)])
+def test_fresh_puts_back_what_it_moved_if_nothing_can_be_started(
+    place: Path, call: str, refused_at: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     settle(trials()["full"])
     before = Path("runs", trials()["full"].key, "record.json").read_bytes()
 
-    def refuses(*_: object) -> None:
-        raise CannotStartError("--address: no cluster answers")
+    works, calls = getattr(api, call), []
 
-    monkeypatch.setattr("orchestrator.api.run_prepared", refuses)
+    def refuses(*arguments: Any, **options: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) == refused_at:
+            raise CannotStartError("--address: no cluster answers")
+        return works(*arguments, **options)
+
+    monkeypatch.setattr(api, call, refuses)
     with pytest.raises(CannotStartError):
         run_sweep("toy.yaml", scale="paper", fresh=True, executor="inline")
     assert Path("runs", trials()["full"].key, "record.json").read_bytes() == before
     assert not [*Path("runs/.old").iterdir()] and read_record(Path("runs") / trials()["full"].key) is not None
+    assert "what --fresh had moved is back in its place" in capsys.readouterr().out
 
 
 def test_a_dry_run_knows_what_the_storage_has(place: Path) -> None:
