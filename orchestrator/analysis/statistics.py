@@ -63,7 +63,7 @@ def contrasts(
     Groups equal in every seed that both have are one: their weights are added. A contrast gets no interval if a group
     has one seed, its groups are all equal, or no seed differs. `barred` get no verdict, and why, even with an interval.
     """
-    same, barred = _first_of_equals(groups), barred or {}
+    same, barred = first_of_equals(groups), barred or {}
     effects: dict[str, Effect] = {}
     judged: dict[str, dict[str, float]] = {}
     first: dict[str, str] = {}  # of each contrast the first that equals it: a copy is no second witness of the noise
@@ -115,7 +115,7 @@ def compare(
     return contrasts({BASELINE: baseline, **variants}, weights, level, margin, barred, waiting)
 
 
-def _first_of_equals(groups: Mapping[str, Losses]) -> dict[str, str]:
+def first_of_equals(groups: Mapping[str, Losses]) -> dict[str, str]:
     """Of each group the first that equals it, which may be the group itself."""
     same: dict[str, str] = {}
     for name, losses in groups.items():

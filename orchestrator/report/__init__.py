@@ -38,7 +38,7 @@ def report_sweep(
         published_measures=measures,
     )
     written = write_report(report, reports / sweep.name / sweep.scale, if_fuller=if_fuller)
-    if written.changes:  # there is an interval to read
+    if written.judges:
         try:
             note_look(looks_path(sweep, records), sweep.seeds, sweep.variant_seeds)
         except OSError as error:  # a folder that may only be read

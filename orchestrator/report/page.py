@@ -78,6 +78,11 @@ class ReportInput:
         """How often a verdict of this page may be wrong."""
         return self.looks.error(self.outcomes.seeds)
 
+    @property
+    def dose_clauses(self) -> list[Markdown]:
+        """What the answer says of other measures than perplexity; each has an interval."""
+        return dose_clauses(self.outcomes, self.sweep.doses, self.error)
+
 
 def write_report(
     report: ReportInput, folder: Path | str, *, if_fuller: IfFuller = "replace", draw: Callable[..., None] = save
@@ -112,7 +117,9 @@ def write_report(
         write_text(staging / PAGE, text)
         write_summary(staging, short)
     remove_contained(folder, place, short, outcomes)
-    return Report(place / PAGE, short.answer, short.verdicts, why_beside, not pictures.missing, _in_percent(rows))
+    changes = _in_percent(rows)
+    judges = bool(changes or report.dose_clauses)
+    return Report(place / PAGE, short.answer, short.verdicts, why_beside, not pictures.missing, changes, judges)
 
 
 def _hover_curves(outcomes: Outcomes) -> HoverCurves | None:
@@ -188,7 +195,7 @@ def _answer(
     sweep, searches, outcomes = report.sweep, report.searches, report.outcomes
     corpus = reference_corpus(outcomes.all)
     guess = None if corpus is None else guesses(corpus, "valid")[0]
-    measured = [*filter(None, [front_clause(searches, guess)]), *dose_clauses(outcomes, sweep.doses, report.error)]
+    measured = [*filter(None, [front_clause(searches, guess)]), *report.dose_clauses]
     return answer.answer(
         rows,
         comparison,
@@ -233,6 +240,6 @@ def _in_percent(rows: Sequence[ablation.AblationRow]) -> dict[str, str]:
 
 def _changes(outcomes: Outcomes) -> dict[str, object]:
     """What makes each variant of the baseline, as a sweep file would have it."""
-    base, variants = outcomes.of_baseline[0].trial.spec, {name: group[0].trial.spec for name, group in outcomes.items()}
-    same_seed = {name: spec.model_copy(update={"seed": base.seed}) for name, spec in variants.items()}
-    return {name: overrides(base, spec) for name, spec in same_seed.items() if name != outcomes.baseline}
+    of_seed = {outcome.trial.seed: outcome.trial.spec for outcome in outcomes.of_baseline}  # what varies with it, too
+    first = {name: group[0].trial for name, group in outcomes.items() if name != outcomes.baseline}
+    return {name: overrides(of_seed[trial.seed], trial.spec) for name, trial in first.items()}

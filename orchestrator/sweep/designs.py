@@ -89,7 +89,7 @@ class Ablation:
         return tuple(sorted(words, key=self.rank))
 
     def aliases(self, effect: Factors) -> tuple[Factors, ...]:
-        """The effects that the design cannot tell from this one: it estimates their sum. Shortest first."""
+        """The effects that the design cannot tell from this one, whose estimate holds them, shortest first."""
         return tuple(sorted((effect ^ word for word in self.defining_words), key=self.rank))
 
     def rank(self, factors: Factors) -> tuple[int, list[int]]:

@@ -48,7 +48,8 @@ _log = logging.getLogger(__name__)
 class Report:
     """A report as written: its page, its answer as plain text, verdicts and changes in perplexity by variant, in words.
 
-    `beside`: why it lies beside the place that it was meant for, or None; `is_whole`: every picture could be drawn.
+    `beside`: why it lies beside the place that it was meant for, or None; `is_whole`: every picture could be drawn;
+    `judges`: it has an interval, of a change in perplexity or of another measure that its answer quotes.
     """
 
     page: Path
@@ -57,6 +58,7 @@ class Report:
     beside: str | None = None
     is_whole: bool = True
     changes: dict[str, str] = field(default_factory=dict)
+    judges: bool = False
 
 
 class Summary(Part):

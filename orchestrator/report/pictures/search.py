@@ -112,6 +112,8 @@ def rungs(trials: Sequence[SearchPoint], epochs: Sequence[int]) -> Figure:
         if point.stopped or point.complete:
             end = style.marker("x" if point.stopped else "o", 4.5, colour, colour, 1.1)
             axes.plot(x[-1], y[-1], zorder=3, **end)
+        if point.curve[-1][1] > top:
+            _draw_beyond(axes, x[-1], top, colour)
     return figure
 
 
@@ -181,6 +183,13 @@ def _points(
         colour, shape = (str(markers[point.group][key]) for key in ("markerfacecolor", "marker"))
         how = style.marker(shape, size, colour if point.complete else "white", colour, 0.9)
         axes.plot(x, min(point.perplexity, top), zorder=3 if point.complete else 2, **how)
+        if point.perplexity > top:
+            _draw_beyond(axes, x, top, colour)
+
+
+def _draw_beyond(axes: Axes, x: float, top: float, colour: str) -> None:
+    """An arrow from a point at the top, whose perplexity is higher."""
+    style.draw_arrow(axes, (x, top), (x, axes.get_ylim()[1]), colour)
 
 
 def _markers(trials: Sequence[SearchPoint]) -> dict[str, style.Style]:

@@ -224,7 +224,7 @@ def _best(rows: Sequence[AblationRow], best: Sequence[str]) -> list[str]:
 
     Of variants that are equal in every seed the first is named.
     """
-    fair = [row for row in rows if row.is_baseline or (row.effect is not None and _is_fair(row.effect))]
+    fair = [row for row in rows if row.is_baseline or (row.effect is not None and row.effect.obstacle is None)]
     compared = [*{row.test: row for row in reversed(fair)}.values()]
     best = [row.variant for row in compared if row.variant in best]
     not_told_apart = {
@@ -240,10 +240,6 @@ def _best(rows: Sequence[AblationRow], best: Sequence[str]) -> list[str]:
     lowest, *others = sorted(best, key=tests.__getitem__)
     has = f"{_quoted(lowest)} has the lowest mean test perplexity of the {len(compared)} that are compared"
     return [f"{has}; that of {listed([*map(_quoted, others)])} is not shown to be higher"]
-
-
-def _is_fair(effect: Effect) -> bool:
-    return effect.obstacle is None or effect.obstacle.reason == "equal in every seed"
 
 
 def _without_verdict(reason: Reason, rows: Sequence[AblationRow], baseline: str) -> str:

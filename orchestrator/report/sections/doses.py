@@ -62,7 +62,7 @@ def dose_clauses(outcomes: Outcomes, doses: Sequence[Dose], error: float = LEVEL
     complete, or if they share only one.
     """
     measured = [dose for dose in doses if dose.measure != "test_perplexity"]
-    ends = [(dose.measure, [*numbers]) for dose in measured for numbers in _lines(outcomes, dose)]
+    ends = [(dose.measure, [*numbers]) for dose in measured for numbers in _lines(outcomes, dose, planned=True)]
     each = Errors.of(1 - error, len(ends)).each
     kind = f"{level_in_words(1 - error)} interval"
     return list(filter(None, (_clause(outcomes, what, names[0], names[-1], each, kind) for what, names in ends)))
@@ -83,8 +83,10 @@ def _clause(outcomes: Outcomes, measure: str, first: str, last: str, error: floa
     )
 
 
-def _lines(outcomes: Outcomes, dose: Dose) -> list[dict[str, float]]:
-    """Variants with a complete seed that differ in this number alone: each with its number, in ascending order.
+def _lines(outcomes: Outcomes, dose: Dose, *, planned: bool = False) -> list[dict[str, float]]:
+    """Variants that differ in this number alone: each with its number, in ascending order.
+
+    Those with a complete seed, or all that are `planned`: where a line ends must not depend on what came out.
 
     The longest groups of them; of shorter ones, those with three or more.
     """
@@ -95,7 +97,7 @@ def _lines(outcomes: Outcomes, dose: Dose) -> list[dict[str, float]]:
     for variant, group in outcomes.items():
         spec = group[0].trial.spec
         value = value_at(spec, dose.of)
-        if isinstance(value, int | float) and any(outcome.final for outcome in group):
+        if isinstance(value, int | float) and (planned or any(outcome.final for outcome in group)):
             all_else = spec.model_dump_json(exclude={"seed": True, **number})
             groups.setdefault(all_else, []).append((float(value), variant))
     most = max([2, *map(len, groups.values())])

@@ -9,7 +9,7 @@ from statistics import median
 
 from lm.record import opened
 from orchestrator.analysis.comparison import equal_variants, untrained
-from orchestrator.analysis.effects import WANTED_DEVIATIONS, Comparison, per_cent
+from orchestrator.analysis.effects import WANTED_DEVIATIONS, Comparison, Effect, per_cent
 from orchestrator.analysis.noise import LONG_TOPICS
 from orchestrator.analysis.outcomes import Curve, Outcomes, averaged_seeds, curve_of, is_adaptive, last_trained
 from orchestrator.report.sections.ablation import AblationRow
@@ -69,7 +69,8 @@ def _cautions(
         sentence = f"{where} true change of {_percent(smallest)} would get a verdict with a probability of 80%."
         undecided = [row for row in rows if row.effect is not None and row.effect.verdict == "not decided"]
         papers = {row.variant: row.published_difference for row in undecided}
-        if smaller := [name for name, paper in papers.items() if paper and abs(paper.nats) < smallest]:
+        least = {name: min(smallest, _found(effect) or 0.0) for name, effect in comparison.effects.items()}
+        if smaller := [name for name, paper in papers.items() if paper and abs(paper.nats) < least[name]]:
             quoted = [f"“{escape(name)}”" for name in smaller]
             named = f"{len(smaller)} variants" if len(smaller) > NAMED else listed(quoted)
             is_smaller = "change of {} is smaller, so it" if len(smaller) == 1 else "changes of {} are smaller, so they"
@@ -145,13 +146,16 @@ def _in_percent(fall: float) -> str:
 
 def smallest_found(comparison: Comparison) -> float | None:
     """The effect, nats per token, that the middle one of the comparisons would decide with 80% power; None without."""
-    sizes = [
-        max(effect.interval.high - effect.nats, effect.nats - effect.interval.low)
-        + WANTED_DEVIATIONS * math.hypot(effect.seed_error or 0.0, effect.text_error or 0.0)
-        for effect in comparison.effects.values()
-        if effect.interval is not None and effect.obstacle is None
-    ]
+    sizes = [size for effect in comparison.effects.values() if (size := _found(effect)) is not None]
     return median(sizes) if sizes else None
+
+
+def _found(effect: Effect) -> float | None:
+    """The effect, nats per token, that this comparison would decide with 80% power; None if it gets no verdict."""
+    if effect.interval is None or effect.obstacle is not None:
+        return None
+    half = max(effect.interval.high - effect.nats, effect.nats - effect.interval.low)
+    return half + WANTED_DEVIATIONS * math.hypot(effect.seed_error or 0.0, effect.text_error or 0.0)
 
 
 def _percent(nats: float) -> str:

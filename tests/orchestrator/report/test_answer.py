@@ -160,6 +160,14 @@ def test_of_variants_that_are_equal_in_every_seed_the_first_may_be_the_best() ->
     assert lowest in answer(rows, comparison, "mini", best=("b", "same as b"))
 
 
+def test_what_equals_the_baseline_but_has_fewer_seeds_is_no_further_candidate() -> None:
+    tests = {"full": [60.0, 60.1, 60.2, 60.3], "same": [60.0, 60.1], "low": [59.6, 59.7], "high": [66.0, 66.1]}
+    best = possibly_best(outcomes_of(tests))
+    assert "same" not in best and possibly_best(outcomes_of(tests), 1e-9) == ("full", "low", "high")
+    rows, comparison = table(tests)
+    assert "“low” has the lowest test perplexity of the 3 that" in answer(rows, comparison, "mini", best=("low",))
+
+
 def test_the_truly_best_is_among_those_that_may_be_in_19_of_20_sweeps() -> None:
     rng = np.random.default_rng(5)
     held = narrowed = 0

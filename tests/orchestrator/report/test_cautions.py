@@ -15,6 +15,7 @@ import pytest
 from scipy import stats
 
 from lm.record import Record, curve_table, read_record, write_record
+from lm.spec import MixtureHead
 from orchestrator.agenda.expand import expand, looks_path
 from orchestrator.analysis.comparison import compare_variants, losses_on_test
 from orchestrator.analysis.noise import text_variance
@@ -66,6 +67,27 @@ def test_the_smallest_effect_that_is_found_is_said_and_published_ones_that_are_s
         assert ("The published change of “b” is smaller, so it could hardly be found." in text) == smaller
     one_seed = write(tmp_path, [trial for trial in trials if trial.seed == 1])
     assert "with a probability of 80%" not in one_seed
+
+
+def test_what_its_own_comparison_would_find_is_not_called_hard_to_find(tmp_path: Path) -> None:
+    """Of a softmax whose seeds hardly differ, beside two mixtures whose seeds do."""
+    quiet, noisy = [60.0, 60.3, 60.6], [55.0, 60.0, 65.0]
+    mixture = MixtureHead(kind="mixture", experts=(0, 0, 2))
+    trials = []
+    for name, tests, batch, head in (
+        ("full", quiet, 20, {}),
+        ("quiet", [60.3, 60.2, 60.8], 21, {}),
+        ("noisy", noisy, 20, {"head": mixture}),
+        ("noisier", noisy[::-1], 21, {"head": mixture}),
+    ):
+        for seed, test in enumerate(tests, 1):
+            trials.append(make_trial(name, seed, batch_size=batch, **head))
+            settle(tmp_path / "runs", trials[-1], test)
+    papers = {
+        name: Published(None, number(value)) for name, value in (("full", 60.0), ("quiet", 63.0), ("noisy", 63.0))
+    }
+    text = write(tmp_path, trials, published=papers)
+    assert "The published change of “noisy” is smaller, so it could hardly be found." in text
 
 
 def test_long_topics_are_warned_of() -> None:

@@ -13,14 +13,17 @@ import pytest
 from lm.record import write_curve, write_record
 from lm.spec import BlendedAugmentedLoss, Cache, MixtureHead, SoftmaxHead
 from orchestrator.analysis.looks import Looks
+from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.api import load_sweep
+from orchestrator.report.page import ReportInput, write_report
 from orchestrator.report.pictures.lines import Line, LinePanel, lines_figure
 from orchestrator.sweep import SweepError
 from orchestrator.sweep.published import Measure, Published
 from orchestrator.sweep.scaled import Dose
+from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 from tests.support.factories import CACHE, make_curve, make_record, make_trial, number
-from tests.support.pages import NoArtist, write
+from tests.support.pages import NoArtist, a_sweep, write
 from tests.support.pages import answer as answer_of
 from tests.support.places import SWEEP
 
@@ -227,3 +230,22 @@ def test_one_seed_gives_no_clause_and_neither_do_those_that_are_left(tmp_path: P
     write_record(tmp_path / "runs" / last.key, make_record(last, 100.0, status="diverged"))
     shown = write(tmp_path, three, baseline="beta 1 tau 10", doses=[SHARE, TEMPERATURE])
     assert "subspace distance falls from 0.28" in shown and shown.count("subspace distance falls") == 1
+    for trial in (trial for trial in three if trial.variant == "beta 0 tau 10"):
+        write_record(tmp_path / "runs" / trial.key, make_record(trial, 100.0, status="diverged"))
+    without = write(tmp_path, three, baseline="beta 1 tau 10", doses=[SHARE, TEMPERATURE])
+    clause, same = (answer_of(text).split(", 3 seeds")[0] for text in (shown, without))
+    assert same == clause, "an end without any complete seed ends no line elsewhere"
+
+
+def test_a_page_whose_intervals_are_not_of_perplexity_says_so_and_is_a_look(tmp_path: Path) -> None:
+    planned = trials(tmp_path / "runs")
+    for trial in planned:
+        write_record(tmp_path / "runs" / trial.key, make_record(trial, 2e4))
+    text = write(tmp_path, planned, baseline="beta 1 tau 10", doses=[SHARE])
+    assert "subspace distance falls from" in answer_of(text)
+    assert "No interval of a change in perplexity is given; the column of verdicts says why." in text
+    outcomes = read_outcomes(planned, Records(tmp_path / "runs"), "beta 1 tau 10")
+    for doses in ([SHARE], []):
+        report = ReportInput(a_sweep(doses=doses), outcomes, Records(tmp_path / "runs"), {}, "", "")
+        written = write_report(report, tmp_path / f"page {len(doses)}", draw=NoArtist().draw)
+        assert not written.changes and written.judges == bool(doses)

@@ -75,6 +75,14 @@ def test_every_spec_can_be_made_from_the_base_and_what_the_page_says(tmp_path: P
     assert yaml.safe_load(block) == {"b": {"dropout.weight": 0.25}}
 
 
+def test_what_varies_with_the_seed_is_no_part_of_what_a_variant_changes(tmp_path: Path) -> None:
+    corpora = [FULL.corpus.model_copy(update={"train_tokens": 500, "train_start": 500 * seed}) for seed in range(3)]
+    trials = [make_trial("full", seed, corpus=corpora[seed]) for seed in range(3)]
+    trials += [make_trial("b", seed, corpus=corpora[seed], batch_size=7) for seed in (1, 2)]
+    block = write(tmp_path, trials).split("as a sweep file would have it:")[1].split("```yaml\n")[1].split("```")[0]
+    assert yaml.safe_load(block) == {"b": {"batch_size": 7}}
+
+
 def test_differences_by_word_and_by_block_are_to_the_baselines_mean(tmp_path: Path) -> None:
     trials = [make_trial(v, seed, batch_size=n) for v, n in (("full", 20), ("rare", 7), ("bare", 8)) for seed in (1, 2)]
     for trial in trials:

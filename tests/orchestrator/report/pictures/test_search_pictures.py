@@ -72,6 +72,11 @@ def test_far_trials_stand_at_the_top() -> None:
     axes = course([*TRIALS, far]).axes[0]
     assert axes.get_ylim()[1] < 1000
     assert [line.get_ydata()[0] for line in axes.lines if line.get_xdata()[0] == 4] == [600.0]  # type: ignore[index]
+    (arrow,) = axes.texts
+    assert arrow.xyann == (4, 600.0) and arrow.xy[0] == 4 and arrow.xy[1] > 600, "where it lies"  # type: ignore[attr-defined]
+    assert not course(TRIALS).axes[0].texts
+    ends = replace(far, curve=((1, 1e30), (2, 1e30)))
+    assert [text.xy[0] for text in rungs([*TRIALS, ends], [2]).axes[0].texts] == [2]  # type: ignore[attr-defined]
 
 
 FRONT = [FrontPoint(0, 4e6, 80.0, "softmax"), FrontPoint(1, 9e5, 82.0, "adaptive"), FrontPoint(2, 3e6, 90.0, None)]
