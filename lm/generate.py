@@ -12,6 +12,7 @@ from torch import Tensor
 from lm.data.lookup import banned_ids, prompt_ids
 from lm.data.text import EOS
 from lm.heads import Outputs, Scorer
+from lm.heads.cross_entropy import SAME_BITS_ROWS
 from lm.model import LanguageModel
 from lm.recurrent import State
 from lm.samples import as_text
@@ -65,7 +66,7 @@ def generate(
     together = max(1, min(_ROWS, _CELLS // len(vocabulary)))
     for first in range(0, len(rows), together):
         chunk = rows[first : first + together]
-        batch = chunk if len(chunk) > 1 else chunk * 2  # the products of one row alone round otherwise
+        batch = chunk * -(-SAME_BITS_ROWS // len(chunk))  # the products of few rows round otherwise
         of_B = torch.tensor([prompt for prompt, _ in batch], device=banned_V.device)
         uniform_TB = np.stack([_uniform(how, sample) for _, sample in batch], axis=1)
         drawn = _draw(model, scorer, log_p_PV[of_B], take(state, of_B), torch.from_numpy(uniform_TB), how, banned_V)

@@ -19,7 +19,7 @@ from lm.evaluate import fit_head, mean_nats, token_nats
 from lm.measured import Measured
 from lm.model import LanguageModel
 from lm.optimizers import RunningAverage
-from lm.spec import NtAsgd, TrainSpec
+from lm.spec import NtAsgd, TrainSpec, vocabulary_misfits
 from lm.stage import Position, Stage, begin_stage
 from lm.train import build_model, check_precision, choose_device, words_for
 
@@ -39,6 +39,8 @@ def measure(spec: TrainSpec, device: str = "auto", threads: int = 1, steps: int 
     chosen = choose_device(device)
     check_precision(spec, chosen)
     corpus = load(spec.corpus)
+    for problem in vocabulary_misfits(spec.head, len(corpus.vocabulary)):
+        raise ValueError(problem)
     model = build_model(spec, words_for(spec, corpus), chosen)
     at = Position("train", 0, 0, 0, spec.optimizer.learning_rate, math.inf, 0, 0.0)
     at.stage_epochs = max(0, spec.epochs - 1)  # where a step costs most, if the share of predicted inputs rises

@@ -417,13 +417,27 @@ def test_a_head_that_does_not_fit_is_told_in_one_clear_line(tmp_path: Path, head
     assert f"{spec}:1: {said}" in done.stderr.splitlines()
 
 
-def test_a_head_that_does_not_fit_the_vocabulary_leaves_nothing_behind(tmp_path: Path, corpus_folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        (
+            "{kind: ecoc, codebook: {kind: random, bits: 4}}",
+            "head.codebook.bits 4 cannot name 24 words: at least 5 are needed",
+        ),
+        (
+            "{kind: adaptive, cutoffs: [20, 500]}",
+            "head.cutoffs must rise strictly between 0 and the 24 words, got [20, 500]",
+        ),
+    ],
+)
+def test_a_head_that_does_not_fit_the_vocabulary_leaves_nothing_behind(
+    tmp_path: Path, corpus_folder: Path, head: str, said: str
+) -> None:
     spec = tmp_path / "spec.yaml"
-    head = "{kind: ecoc, codebook: {kind: random, bits: 4}}"
     spec.write_text(
         f"{{corpus: {{name: {corpus_folder}}}, model: {{tied: false}}, epochs: 1, "
         f"optimizer: {{kind: sgd, learning_rate: 1.0}}, head: {head}}}"
     )
-    done = invoke("train", spec, "--out", tmp_path / "out")
-    assert done.exit_code == 2 and not (tmp_path / "out").exists()
-    assert done.stderr.splitlines() == ["head.codebook.bits 4 cannot name 24 words: at least 5 are needed"]
+    for done in (invoke("train", spec, "--out", tmp_path / "out"), invoke("measure", spec)):
+        assert done.exit_code == 2 and not (tmp_path / "out").exists()
+        assert done.stderr.splitlines() == [said]

@@ -13,9 +13,11 @@ from typer.testing import CliRunner, Result
 
 from lm.__main__ import app
 from lm.generate import Passage, choose, generate
+from lm.model import LanguageModel
 from lm.samples import distinct
-from lm.spec import Generate
+from lm.spec import Dropout, Generate, Model, SoftmaxHead
 from tests.lm.heads.examples import Example, V
+from tests.lm.heads.examples import words as word_statistics
 from tests.support.lm_trials import run
 from tests.support.tiny import tiny_spec
 from tests.support.writers import HEADS, every_text, one_by_one, small_writer, teacher_forced, vocabulary, writer
@@ -68,6 +70,17 @@ def test_one_sample_alone_is_the_same_to_the_bit_in_float32_too() -> None:
     model, words = writer(HEADS[0]).float(), vocabulary(V)
     alone, together = (generate(model, words, Generate(words=12, samples=samples)) for samples in (1, 3))
     assert alone == together[:1]
+
+
+def test_few_samples_of_a_large_vocabulary_are_the_same_to_the_bit_as_the_first_of_many() -> None:
+    size = Model(cell="lstm", layers=1, embedding_size=100, hidden_size=100, tied=False)
+    model = LanguageModel(size, SoftmaxHead(kind="softmax"), Dropout(), word_statistics(1500), torch.Generator())
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(3.0)
+    many = generate(model, vocabulary(1500), Generate(words=12, samples=20))
+    for samples in (1, 2, 3, 15):
+        assert generate(model, vocabulary(1500), Generate(words=12, samples=samples)) == many[:samples]
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
