@@ -41,6 +41,7 @@ def keep_stage(trial: TrialState, stage: Stage, valid_RB: Tensor) -> None:
     """Score a trained stage's chosen weights, which the model holds, on validation; its result and its losses."""
     begun = time.perf_counter()
     at = stage.at
+    averaging = at.averaging_from_epoch  # after the last epoch, if that one set it off
     fitted = fit_head(trial.model, valid_RB)
     valid, measures = token_nats(trial.model, valid_RB, trial.spec.scoring.window)
     _keep_losses(trial, at.stage, "valid", valid)
@@ -54,7 +55,7 @@ def keep_stage(trial: TrialState, stage: Stage, valid_RB: Tensor) -> None:
             train_seconds=at.train_seconds,
             evaluation_seconds=at.evaluation_seconds + time.perf_counter() - begun,
             tokens_per_second=at.stage_tokens / at.train_seconds,
-            averaging_from_epoch=at.averaging_from_epoch,
+            averaging_from_epoch=averaging if averaging is not None and averaging <= at.epoch else None,
             stopped_early=at.stage_epochs < stage.epochs,
             valid=valid.score(),
             test=None,

@@ -342,6 +342,11 @@ def test_averaging_begins_after_the_trigger(scripted_run: Run, tmp_path: Path, t
     assert settled(tmp_path).stages[0].averaging_from_epoch == epoch + 1
 
 
+def test_a_trigger_at_the_last_epoch_begins_no_averaging(scripted_run: Run, tmp_path: Path) -> None:
+    curve = scripted_run([5.0, 6.0], optimizer={"kind": "nt_asgd", "learning_rate": 4.0, "trigger": "monotonic"})
+    assert not any(point.averaging for point in curve) and settled(tmp_path).stages[0].averaging_from_epoch is None
+
+
 def test_fine_tuning_begins_averaging_at_once_and_ends_at_its_own_trigger(
     scripted_run: Run, tmp_path: Path, stages: list[Stage], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,8 +105,8 @@ def test_plan_shows_a_line_a_trial_and_a_summary(tmp_path: Path) -> None:
 def test_plan_writes_specs(tmp_path: Path) -> None:
     code, out, _ = invoke("plan", ABLATION, "--scale", "mini", "--write-specs", str(tmp_path / "specs"))
     assert code == 0
-    assert out.splitlines()[-1].startswith("36 specs written to ")
-    assert len(list((tmp_path / "specs").glob("*.yaml"))) == 36
+    assert out.splitlines()[-1].startswith("33 specs written to ")
+    assert len(list((tmp_path / "specs").glob("*.yaml"))) == 33
 
 
 def test_what_is_wrong_goes_to_stderr_with_exit_code_2(tmp_path: Path) -> None:
