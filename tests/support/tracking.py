@@ -129,8 +129,13 @@ def leave(records: Records, of: Trial, settled: Record | None = None, epochs: in
     return settled
 
 
+TRACKERS: list[Tracker] = []
+"""Those that a test has made, for the fixture that ends them whatever became of it."""
+
+
 def tracker(trials: list[Trial], records: Records, *, scale: str = "laptop") -> Tracker:
     """A tracker of a sweep named `parts`."""
     sweep = Sweep(name="parts", question="Which parts matter?", base=trial().spec, seeds=(1,)).at("paper")
     sweep = replace(sweep, scale=scale, has_scales=True)
-    return Tracker(sweep, trials, records, commit="abc123", source="sweeps/parts.yaml")
+    TRACKERS.append(Tracker(sweep, trials, records, commit="abc123", source="sweeps/parts.yaml"))
+    return TRACKERS[-1]

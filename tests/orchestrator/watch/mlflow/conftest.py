@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from orchestrator.trials.records import Records
 from orchestrator.watch.mlflow import tracker as tracker_module
 from tests.support.seen import process_environment
+from tests.support.tracking import TRACKERS
 
 
 @pytest.fixture(scope="session")
@@ -37,14 +39,16 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def records(tmp_path: Path, migrated: Path, monkeypatch: pytest.MonkeyPatch) -> Records:
-    """An empty `runs/` in a working directory that has a database; trackers write at once."""
+def records(tmp_path: Path, migrated: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Records]:
+    """An empty `runs/` in a working directory that has a database; trackers write at once, and end with the test."""
     shutil.copy(migrated, tmp_path / "mlflow.db")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setattr(tracker_module, "_SYNC_SECONDS", 0.02)
     monkeypatch.setattr(tracker_module, "_REST", 0)
-    return Records(tmp_path / "runs")
+    yield Records(tmp_path / "runs")
+    while TRACKERS:
+        TRACKERS.pop().finish(None, "failed")
 
 
 @pytest.fixture
