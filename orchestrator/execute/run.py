@@ -248,10 +248,11 @@ def _train(prepared: Prepared, listener: Listeners, interrupt: Interrupt, say: C
     options, state = prepared.options, prepared.state
     forget_stalls(prepared.records.root)
     deadline = time.monotonic() + (math.inf if options.budget is None else seconds_in(options.budget))
+    storage = None if options.storage is None else Storage(options.storage)  # once: where it is silent, opening fails
 
     def fetch(trial: Trial) -> None:
-        if options.storage is not None:
-            fetch_unsettled(Storage(options.storage), trial.key, prepared.records)
+        if storage is not None:
+            fetch_unsettled(storage, trial.key, prepared.records)
 
     sources = list[InTurn]()
 

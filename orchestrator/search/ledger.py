@@ -142,14 +142,15 @@ class Ledger:
     """An open ledger: its `events` when it was opened, its `trials` at any time. Every new line is on the disk.
 
     Opening it cuts off a last line that was torn because the writer was killed, or the disk was full. A damaged ledger
-    is moved to `.old/`, and the lines before the damage are written again.
+    is kept in `.old/`, and the lines before the damage take its place at once, so that a kill loses none of them.
     """
 
     def __init__(self, path: Path, task: SearchTask, fingerprint: str) -> None:
         self._path = path
         whole, self.events, self.trials, damage = _read(path)
         if damage is not None:
-            _log.warning("%s; the damaged ledger is kept as %s", damage, set_aside(path, path.parent.parent))
+            kept = set_aside(path, path.parent.parent, copied=bool(whole))
+            _log.warning("%s; the damaged ledger is kept as %s", damage, kept)
         write_text(path, whole or json.dumps({"task": task.explain(fingerprint)}, allow_nan=False) + "\n")
 
     def append(self, event: Event) -> None:

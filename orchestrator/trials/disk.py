@@ -64,12 +64,13 @@ def aside_folder(runs: Path) -> Path:
     return runs / ".old"
 
 
-def set_aside(path: Path, runs: Path) -> Path:
-    """Move a trial's folder, or a search's ledger, to `.old/<name>-<n>`, with the first free n; its new place."""
+def set_aside(path: Path, runs: Path, *, copied: bool = False) -> Path:
+    """Move a trial's folder, or move or copy a search's ledger, to `.old/<name>-<n>`, with the first free n."""
     make_folder(aside_folder(runs))
     places = (aside_folder(runs) / f"{path.name}-{n}" for n in itertools.count(1))
+    place = next(place for place in places if not place.exists())
     with writing(path):
-        return path.rename(next(place for place in places if not place.exists()))
+        return Path(shutil.copy2(path, place)) if copied else path.rename(place)
 
 
 def set_aside_damaged(folder: Path, *, weights: bool = False) -> None:

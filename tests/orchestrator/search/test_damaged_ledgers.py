@@ -139,6 +139,23 @@ def test_a_search_goes_on_after_any_damage_to_the_same_end(tmp_path: Path, caplo
         assert not shelf.trained, "every record is there"
 
 
+def test_a_kill_while_a_damaged_ledger_is_written_again_loses_none_of_its_good_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = path_of(ONE, tmp_path)
+    begun(path, b"no JSON\n")
+    damaged, good = path.read_bytes(), read_search_trials(path)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("orchestrator.search.ledger.write_text", killed)
+        Ledger(path, ONE, FINGERPRINT)
+    assert good and Ledger(path, ONE, FINGERPRINT).trials == good == read_search_trials(path)
+    assert {kept.read_bytes() for kept in (tmp_path / ".old").iterdir()} == {damaged}
+
+
 def _outcome(trial: SearchTrial) -> object:
     return trial.values, trial.key, trial.state, trial.valid_nats, trial.objectives
 

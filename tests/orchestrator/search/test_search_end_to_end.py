@@ -29,6 +29,7 @@ from orchestrator.search.trial_source import SearchTrialSource
 from orchestrator.sweep.searches import Search
 from orchestrator.trials.plan import Facts
 from orchestrator.trials.records import Records
+from orchestrator.trials.storage import Storage
 from orchestrator.trials.trial import Trial
 from tests.support.searching import state
 
@@ -163,18 +164,24 @@ def test_a_sweep_goes_on_with_a_damaged_ledger_and_keeps_it(place: Path, caplog:
     assert "| best found | 6 |" in text and "**The search is not over yet.**" not in text
 
 
-def test_a_search_goes_on_by_what_only_its_storage_has(place: Path) -> None:
-    """As after a kill before the driver heard of the last epochs of a trial that the scheduler then stops."""
+def test_a_search_goes_on_by_what_only_its_storage_has(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a kill before the driver heard of the last epochs of a trial that the scheduler then stops.
+
+    Once it trains, no storage is opened, because a silent one refuses that, which would end the search.
+    """
     _, ledger, _ = searched(place / "runs")
     undisturbed, lines = without_times(ledger), ledger.read_bytes().splitlines(keepends=True)
     stop = next(number for number, line in enumerate(undisturbed) if line.get("goes_on") is False)
     (place / "runs").rename(place / "there")
     ledger.parent.mkdir(parents=True)
     ledger.write_bytes(b"".join(lines[:stop]))
+    opened = list[str]()
+    monkeypatch.setattr("orchestrator.execute.run.Storage", lambda uri: opened.append(uri) or Storage(uri))
     line = ["sweep", "tiny.yaml", "--executor", "inline", "--storage", str(place / "there")]
     result = CliRunner().invoke(app, line)
     assert result.exit_code == 0, result.output
     assert without_times(ledger) == undisturbed
+    assert len(opened) == 2  # for the exchange before, and for all that is fetched later
 
 
 def test_a_population_trains_every_epoch_once_interrupted_or_not(place: Path) -> None:
