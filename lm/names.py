@@ -20,8 +20,13 @@ def nearest(got: object, valid: Iterable[str]) -> str:
 
 
 def closest(got: object, valid: Iterable[str]) -> str | None:
-    """The valid name that was probably meant, in whatever case, or the only one that begins so; None if none is."""
+    """The valid name that was probably meant, in whatever case, or the only one with this beginning or these initials.
+
+    None if no name is close.
+    """
     by_lower, asked = {name.lower(): name for name in valid}, str(got).lower()
     near = difflib.get_close_matches(asked, by_lower, n=1)
     longer = [name for name in by_lower if len(asked) > 1 and name.startswith(asked)]
-    return next((by_lower[name] for name in near or longer[: len(longer) == 1]), None)
+    initials = [name for name in by_lower if len(asked) > 1 and asked == "".join(word[:1] for word in name.split("_"))]
+    meant = near or longer[: len(longer) == 1] or initials[: len(initials) == 1]
+    return by_lower[meant[0]] if meant else None

@@ -225,6 +225,7 @@ class LastMade:
         ]
         inputs: list[object] = [self._code, repr(self._sweep), str(self._file), str(self._folder.resolve())]
         inputs += [trials, trained, searched, published, ledgers, files, *filter(None, (texts, answers))]
+        inputs.append(repr(state.looks))
         return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 

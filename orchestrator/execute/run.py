@@ -232,7 +232,8 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report,
             if report is None:
                 report = write(reported)
         except BaseException:
-            tracker.finish(None, ending(state, records))
+            if not interrupt.insisted:  # a second signal waits for nothing; the next command ends what is RUNNING
+                tracker.finish(None, ending(state, records))
             raise
         searched = [(trial.key, trial.variant) for trial in reported.tracked]
         planned = Planned(reported.trials, searched, sorted(reported.waiting), state.tracked)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,9 +17,11 @@ from lm.data import CorpusError
 from lm.files import WriteError
 from orchestrator import api
 from orchestrator.agenda.expand import expand
+from orchestrator.analysis.looks import note_look
 from orchestrator.api import load_sweep, run_sweep
 from orchestrator.errors import RayLostError
 from orchestrator.execute import pages, run
+from orchestrator.execute.interrupt import Interrupt
 from orchestrator.report import report_sweep
 from orchestrator.report.files.folder import Report
 from orchestrator.trials.records import Records
@@ -136,6 +140,29 @@ def test_a_page_that_does_not_stand_is_written_again(made: list[str], change: Ca
     assert PAGE.read_bytes() == before or b"Does it?" in PAGE.read_bytes()
     made.clear()
     again()
+    assert made == []
+
+
+def test_a_look_at_more_seeds_makes_the_intervals_of_the_page_that_stands_wider(made: list[str]) -> None:
+    """As after `--seeds` with more of them; a page with its old intervals would err more often than it says."""
+    note_look(Path("runs/.sweeps/toy.paper.looks"), [1, 2, 3, 4, 5])
+    again()
+    assert made == ["page", "mirror"]
+    again()
+    assert made == ["page", "mirror"]
+
+
+def test_a_second_interrupt_does_not_wait_for_mlflow(made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def trained(_: object, __: object, interrupt: Interrupt, ___: object) -> bool:
+        with interrupt.stopping(lambda: None):
+            os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        raise AssertionError("the second signal ends the command")
+
+    monkeypatch.setattr(run, "_train", trained)
+    for record in Path("runs").glob("*/record.json"):
+        record.unlink()
+    assert run_sweep("toy.yaml", scale="paper", executor="inline").exit_code == 130
     assert made == []
 
 
