@@ -10,6 +10,8 @@ from pathlib import Path
 from lm.files import DamagedError, sha256
 
 RECORD, CURVE, TOKENS, WEIGHTS, CODEBOOK = "record.json", "curve.parquet", "tokens", "weights", "codebook.npz"
+UNSCORED = "record.unscored.json"
+"""The record of a trial that failed when it was scored on test: nothing has to be trained again."""
 READ_BY_REPORTS = (CURVE, TOKENS)
 NEEDED_BY_A_MODEL = (WEIGHTS, CODEBOOK)
 

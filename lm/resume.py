@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import torch
 
 from lm.checkpoint import Checkpoint, load_checkpoint, load_weights, save_checkpoint
 from lm.data import EncodedCorpus
-from lm.files import atomic, in_a_line, sha256
+from lm.files import DamagedError, atomic, in_a_line, sha256
 from lm.hashes import CURVE, NEEDED_BY_A_MODEL, READ_BY_REPORTS, check_hashes
 from lm.heads import Words
 from lm.model import LanguageModel
@@ -153,8 +153,12 @@ def take_over(trial: TrialState, source: Path) -> None:
         _log.warning("%s has another codebook than %s: nothing is taken over", source, trial.out)
         return
     trained = [result for result in shared if result.name != "cache"]
-    for result in shared:
-        copy_stage(source, trial.out, result)
+    try:
+        for result in shared:
+            copy_stage(source, trial.out, result, record.hashes)
+    except DamagedError as error:  # since it was checked
+        _log.warning("%s; %s trains all its stages itself", error, trial.out)
+        return
     trial.done = shared
     trial.curve = [point for point in curve if point.stage in names]
     if trial.curve:
@@ -166,8 +170,14 @@ def take_over(trial: TrialState, source: Path) -> None:
         trial.model.head.use_fitted(trained[-1].fitted)
 
 
-def copy_stage(source: Path, folder: Path, result: StageResult) -> None:
-    """Copy what a finished stage left in one trial's folder to another's."""
+def copy_stage(source: Path, folder: Path, result: StageResult, hashes: Mapping[str, str] | None = None) -> None:
+    """Copy what a finished stage left in one trial's folder to another's.
+
+    With `hashes`, by its path in `source`, DamagedError names a file that is not what the trial wrote.
+    """
     for path in stage_files(source, result):
-        with atomic(folder / path.relative_to(source)) as temporary:
+        name = path.relative_to(source)
+        with atomic(folder / name) as temporary:
             shutil.copyfile(path, temporary)
+            if hashes and sha256(temporary) != hashes.get(str(name)):
+                raise DamagedError(path, "is not the file that the trial wrote")

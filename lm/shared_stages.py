@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from lm.files import WriteError, atomic, read_regular, sha256, write_text
+from lm.files import WriteError, read_regular, sha256, write_text
 from lm.hashes import CURVE
 from lm.record import Evaluation, StageResult, read_curve, stage_files, write_curve
-from lm.resume import TrialState, curve_hash
+from lm.resume import TrialState, copy_stage, curve_hash
 from lm.scoring import load_chosen
 from lm.spec import NUMERICS_VERSION, Part
 
@@ -84,11 +83,10 @@ def adopt(trial: TrialState, name: str) -> bool:
     result = found.result if trial.test else found.result.without_test()
     try:
         points = _points(source, found)
-        for path in stage_files(source, result):
-            _copy(path, trial.out / path.relative_to(source), found.files[str(path.relative_to(source))])
+        copy_stage(source, trial.out, result, found.files)
     except WriteError:  # of this trial's own folder, in which it could not train either
         raise
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError) as error:
         _log.warning("%s: stage %s of %s is not taken over: %s", trial.out, name, source, error)
         return False
     trial.done.append(result)
@@ -141,10 +139,3 @@ def _points(source: Path, found: SharedStage) -> list[Evaluation]:
     if found.curve is not None and curve_hash(points) != found.curve:
         raise ValueError("its epochs in the curve are not what they were")
     return points
-
-
-def _copy(source: Path, target: Path, expected: str) -> None:
-    with atomic(target) as temporary:
-        shutil.copyfile(source, temporary)
-        if sha256(temporary) != expected:
-            raise ValueError(f"{source} is not what it was")

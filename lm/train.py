@@ -18,7 +18,7 @@ from lm.data import EncodedCorpus, fingerprint_of, load, vocabulary_size_of
 from lm.data.batches import columns
 from lm.epochs import run_stage
 from lm.files import atomic, make_folder, remove_temporaries
-from lm.hashes import NEEDED_BY_A_MODEL, READ_BY_REPORTS, check_hashes
+from lm.hashes import NEEDED_BY_A_MODEL, READ_BY_REPORTS, RECORD, UNSCORED, check_hashes
 from lm.heads import Words
 from lm.model import LanguageModel
 from lm.names import nearest
@@ -97,16 +97,17 @@ def _settled(spec: TrainSpec, out: Path) -> Record | None:
     """The record in `out`, None without one; a failure is removed, because this attempt takes it back.
 
     A failure is this trial's by its key, whatever path its text has, or by its spec, if an older version or another
-    text gave it another key. ValueError for the record of another trial.
+    text gave it another key. The record of a trial that only failed to be scored on test is what it was before.
+    ValueError for the record of another trial.
     """
-    record = read_record(out)
-    if record is None:
-        return None
-    is_same = record.key == trial_key(spec, fingerprint_of(spec.corpus))
-    if record.status == "failed" and (is_same or record.spec == spec):
-        (out / "record.json").unlink()
-        return None
-    if not is_same:
+    key, record = trial_key(spec, fingerprint_of(spec.corpus)), read_record(out)
+    if record is not None and record.status == "failed" and (record.key == key or record.spec == spec):
+        (out / RECORD).unlink()
+        record = None
+    if record is None and (out / UNSCORED).exists():
+        (out / UNSCORED).rename(out / RECORD)
+        record = read_record(out)
+    if record is not None and record.key != key:
         raise ValueError(f"{out}: holds the record of trial {record.key}, of another spec, text or version")
     return record
 

@@ -91,11 +91,11 @@ def expand(sweep: ScaledSweep, records: Records) -> SweepState:
 
 
 def _read_searches(sweep: ScaledSweep, records: Records) -> tuple[SearchState, ...]:
-    """What the ledgers hold; another sweep, or an earlier version of this one, may have asked for more trials."""
+    """What the ledgers hold, of each within the budget of this sweep, so that budgets stay equal."""
     facts, searches = Facts(), list[SearchState]()
     for task in search_tasks(sweep):
         path = ledger_path(records.root, task.key(facts.fingerprint(task.base.corpus)))
-        searches.append(SearchState(task, path, tuple(read_search_trials(path)[: task.trials])))  # budgets stay equal
+        searches.append(SearchState(task, path, tuple(read_search_trials(path, task))))
     return tuple(searches)
 
 
@@ -251,8 +251,7 @@ def search_trials_left(search: SearchState) -> int | None:
 
 def search_seconds_left(search: SearchState) -> float:
     """The seconds that a search may still train if hours alone bound it, otherwise 0."""
-    searching = search.task.searching
-    hours = searching.training_hours if isinstance(searching, Search) and search_trials_left(search) is None else None
+    hours = search.task.training_hours if search_trials_left(search) is None else None
     return max(0.0, 3600 * hours - sum(trial.seconds for trial in search.trials)) if hours else 0.0
 
 

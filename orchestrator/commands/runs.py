@@ -199,12 +199,12 @@ def gc(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="with --weights: do not ask")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would go; remove nothing")] = False,
 ) -> None:
-    """Free disk: checkpoints of complete and diverged trials, unfinished files, trials that were set aside.
+    """Free disk: checkpoints of trials that ended or that a search stopped, unfinished files, what was set aside.
 
     What a report needs stays, and so do weights unless --weights names a sweep's: a trial without weights cannot be
-    scored again, and one that shares its stages trains them itself. Trials under way, unfinished or failed keep
-    everything.
+    scored again, and one that shares its stages trains them itself. Trials under way, unfinished or failed keep all.
     """
+    from orchestrator.search.ledger import stopped_early
     from orchestrator.trials.disk import collect, size_of
 
     runs = runs.resolve()
@@ -223,7 +223,7 @@ def gc(
             return
     freed = 0
     with shared.refused(ValueError):
-        for path, size in collect(runs, weights=keys, dry=dry_run):
+        for path, size in collect(runs, weights=keys, stopped=stopped_early(runs), dry=dry_run):
             freed += size
             typer.echo(f"{size:>14,}  {path}")
     typer.echo(f"{freed:,} bytes {'would be freed' if dry_run else 'freed'}")

@@ -19,7 +19,7 @@ import lm
 from lm.checkout import commit
 from lm.data import fingerprint_of, load
 from lm.files import DamagedError, disk_is_full, make_folder, ran_out_of_memory, write_text
-from lm.hashes import RECORD
+from lm.hashes import RECORD, UNSCORED
 from lm.record import Evaluation, Record, read_record, write_record
 from lm.spec import NUMERICS_VERSION, trial_key
 from lm.trial_log import captured
@@ -246,8 +246,9 @@ def _held(lock: Path) -> Iterator[None]:
 def write_failure(trial: Trial, allotment: Allotment, reason: str, details: str = "") -> bool:
     """Write the record of a trial that failed, and the details in `failure.txt`; the log says if that fails too.
 
-    The record of a trial that has nothing left to do stays: another command may have written it meanwhile. Whether the
-    trial has a record now.
+    The record of a trial that has nothing left to do stays: another command may have written it meanwhile. That of a
+    trial that has only to be scored on test is kept beside the failure, unless that lies in its own files, such as
+    weights that are gone: then it is trained again. Whether the trial has a record now.
     """
     folder = allotment.runs / trial.key
     try:
@@ -273,9 +274,12 @@ def write_failure(trial: Trial, allotment: Allotment, reason: str, details: str 
         )
         with _held(folder / ".lock"):
             with suppress(DamagedError):
-                if is_settled(trial, read_record(folder)):
+                before = read_record(folder)
+                if is_settled(trial, before):
                     _log.warning("%s failed (%s); its record, of another command, stays", trial.title, reason)
                     return True
+                if before is not None and before.status != "failed" and not reason.startswith(ValueError.__name__):
+                    (folder / RECORD).rename(folder / UNSCORED)
             write_text(folder / FAILURE, f"{reason}\n\n{details}".rstrip() + "\n")
             (folder / STALLED).unlink(missing_ok=True)
             write_record(folder, record)

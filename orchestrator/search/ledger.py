@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import operator
 import os
 from collections.abc import Iterable, Sequence
@@ -21,11 +22,10 @@ from pydantic import ValidationError
 
 from lm.files import check_regular, write_text
 from lm.spec import TrainSpec
-from orchestrator.search.events import EVENT, Event, SearchTrial, apply
+from orchestrator.search.events import EVENT, Asked, Ended, Event, SearchTrial, apply
 from orchestrator.search.population import Generations
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.override import override
-from orchestrator.sweep.searches import Search
 from orchestrator.trials.disk import set_aside
 from orchestrator.words import counted
 
@@ -88,14 +88,14 @@ class SearchState:
     @property
     def asked_enough(self) -> bool:
         """Whether as many trials were asked as wanted, the hours are spent, or no member of a population is left."""
-        searching, trials = self.task.searching, self.task.trials
+        trials, hours = self.task.trials, self.task.training_hours
         if self.generations.extinct or (trials is not None and len(self.trials) >= trials):
             return True
-        if not isinstance(searching, Search) or searching.training_hours is None:
+        if hours is None:
             return False
         last = [trial.state for trial in self.trials[-MOST_FAILED_IN_A_ROW:]]
         all_failed = last == ["failed"] * MOST_FAILED_IN_A_ROW
-        return all_failed or sum(trial.seconds for trial in self.trials) >= 3600.0 * searching.training_hours
+        return all_failed or sum(trial.seconds for trial in self.trials) >= 3600.0 * hours
 
     @property
     def generations(self) -> Generations:
@@ -130,12 +130,40 @@ class SearchState:
         return {name: "; ".join(map(str, problems)) for name, problems in wrong.items() if problems}
 
 
-def read_search_trials(path: Path) -> list[SearchTrial]:
-    """The trials of a ledger, none if there is none; a damaged line and all after it are left out with a warning."""
-    _, _, trials, damage = _read(path)
+def read_search_trials(path: Path, task: SearchTask | None = None) -> list[SearchTrial]:
+    """The trials of a ledger, none if there is none; a damaged line and all after it are left out with a warning.
+
+    With a task those that fit its own budget: another sweep, or an earlier version of this one, may have asked for more
+    trials, or trained for more hours.
+    """
+    _, events, trials, damage = _read(path)
     if damage is not None:
         _log.warning("%s", damage)
-    return trials
+    return trials if task is None else trials[: number_within_budget(task, events)]
+
+
+def number_within_budget(task: SearchTask, events: Iterable[Event]) -> int:
+    """How many trials were asked for before the task's number was reached, or its hours of training were spent."""
+    most = math.inf if task.training_hours is None else 3600.0 * task.training_hours
+    seconds, spent = list[float](), 0.0
+    for event in events:
+        if not isinstance(event, Asked):
+            number = event.ended if isinstance(event, Ended) else event.evaluated
+            if number < len(seconds):
+                spent += event.seconds - seconds[number]
+                seconds[number] = event.seconds
+        elif spent >= most or len(seconds) == task.trials:
+            break
+        else:
+            seconds.append(0.0)  # of a population, whose trials have the seconds of their parents, no hours are given
+    return len(seconds)
+
+
+def stopped_early(runs: Path) -> dict[str, int]:
+    """The trials that searches stopped, by key, with their epochs; not those that another search has under way."""
+    trials = [trial for path in sorted((runs / ".searches").glob("*.jsonl")) for trial in read_search_trials(path)]
+    running = {trial.key for trial in trials if trial.state == "running"}
+    return {t.key: t.epochs for t in trials if t.key is not None and t.state == "stopped" and t.key not in running}
 
 
 class Ledger:

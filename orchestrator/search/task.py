@@ -86,6 +86,11 @@ class SearchTask:
         return starts + size if most is None else min(starts + size, most)
 
     @property
+    def training_hours(self) -> float | None:
+        """The hours of training after which no trial is asked for; None if their number alone decides."""
+        return self.searching.training_hours if isinstance(self.searching, Search) else None
+
+    @property
     def objectives(self) -> tuple[Objective, ...]:
         """What is minimized."""
         return self.searching.objectives if isinstance(self.searching, Search) else ("validation",)

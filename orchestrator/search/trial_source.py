@@ -10,7 +10,7 @@ from typing import Any
 from lm.record import Evaluation, Record
 from lm.spec import decoder_parameters, trial_key, vocabulary_misfits
 from orchestrator.search.events import Asked, Ended, Evaluated, SearchEnd
-from orchestrator.search.ledger import Ledger, SearchState, ledger_path
+from orchestrator.search.ledger import Ledger, SearchState, ledger_path, number_within_budget
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.searches import Objective
 from orchestrator.trials.plan import Facts
@@ -39,7 +39,7 @@ class SearchTrialSource:
         self._to_start = [
             (search, trial.number)
             for search in self._searches
-            for trial in search.ledger.trials[: search.task.trials]  # none beyond the number wanted
+            for trial in search.ledger.trials[: number_within_budget(search.task, search.ledger.events)]
             if trial.state == "running"
         ]
         self._under_way: dict[str, tuple[_Search, int]] = {}

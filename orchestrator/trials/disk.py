@@ -15,9 +15,10 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from types import MappingProxyType
 
 from filelock import FileLock, Timeout
 
@@ -34,6 +35,7 @@ from lm.files import (
 )
 from lm.hashes import RECORD, WEIGHTS
 from lm.kept import say_once
+from lm.record import read_curve
 from lm.trial_log import LOG
 from orchestrator.trials.locks import check_no_sweep_runs, is_held
 from orchestrator.trials.records import KEY, check_trial, damage_in_a_line, read_own
@@ -88,13 +90,16 @@ def set_aside_damaged(folder: Path, *, weights: bool = False) -> None:
                 set_aside(folder, folder.parent)
 
 
-def collect(runs: Path, *, weights: Collection[str] = (), dry: bool = False) -> Iterator[tuple[Path, int]]:
+def collect(
+    runs: Path, *, weights: Collection[str] = (), stopped: Mapping[str, int] = MappingProxyType({}), dry: bool = False
+) -> Iterator[tuple[Path, int]]:
     """Remove what nobody needs, or with `dry` nothing; each thing is yielded with its bytes.
 
-    Checkpoints of trials that are complete or diverged, files that were never finished, trials set aside, and the
-    weights of the trials with these keys. A trial that is under way, failed or unfinished keeps everything, as does one
-    whose record cannot be read, of which a warning tells. OSError for what cannot be removed; ValueError, and nothing
-    is removed, if a sweep runs that may need the weights.
+    Checkpoints of trials that are complete or diverged, files that were never finished, trials set aside, the weights
+    of the trials with these keys, and the checkpoints of trials that searches `stopped` after so many epochs. A trial
+    that is under way, failed or unfinished keeps everything, as does one whose record cannot be read, of which a
+    warning tells. OSError for what cannot be removed; ValueError, and nothing is removed, if a sweep runs that may need
+    the weights.
     """
     if weights:  # asked here again, since somebody may have taken hours to agree
         check_no_sweep_runs(runs)
@@ -109,6 +114,14 @@ def collect(runs: Path, *, weights: Collection[str] = (), dry: bool = False) -> 
         if _leftovers(folder, weights):  # else a folder that cannot be written is no error
             with suppress(Timeout), nullcontext() if dry else FileLock(folder / ".lock", timeout=_LONGEST_WAIT_SECONDS):
                 yield from _remove(_leftovers(folder, weights), dry)  # unless taken since it was looked at
+    for key, epochs in stopped.items():
+        folder, checkpoints = runs / key, runs / key / "checkpoints"
+        if not checkpoints.exists() or (folder / RECORD).exists() or is_held(folder / ".lock"):
+            continue
+        with suppress(DamagedError, Timeout):
+            if max((point.epoch for point in read_curve(folder)), default=0) <= epochs:  # no table trains it further
+                with nullcontext() if dry else FileLock(folder / ".lock", timeout=_LONGEST_WAIT_SECONDS):
+                    yield from _remove([checkpoints], dry)
     if copies := sorted(runs.glob(f".*{_COPY}")):
         with suppress(ValueError), _alone(runs):  # else somebody copies there now
             yield from _remove(copies, dry)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 import time
@@ -10,10 +11,11 @@ from pathlib import Path
 import pytest
 
 import lm
-from lm.record import read_record
+from lm.record import Evaluation, read_record
 from lm.train import train
 from orchestrator.execute.run_trial import Allotment, run_trial, write_failure
 from orchestrator.execute.watchdog import forget_stalls, recorded_stall, stall_limit
+from orchestrator.trials.records import DISK_FULL
 from tests.orchestrator.execute.test_schedule import trial
 from tests.support.places import make_place, settle, trials
 
@@ -155,3 +157,33 @@ def test_a_failure_on_test_replaces_the_record_of_a_trial_that_was_not_scored_th
     run_trial(full, allotment, lambda evaluation: None)
     record = read_record(tmp_path / "runs" / full.key)
     assert record is not None and record.status == "complete" and record.tested
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_trial_that_could_not_be_scored_on_test_is_not_trained_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: bool
+) -> None:
+    monkeypatch.chdir(make_place(tmp_path))
+    full, epochs = trials()["full"], list[Evaluation]()
+    for _ in train(full.spec, out=Path("runs", full.key), test=False):
+        pass
+    before = (tmp_path / "runs" / full.key / "record.json").read_bytes()
+    allotment = Allotment(tmp_path / "runs", 1.0, 0.0, checkpoint_seconds=1.0)
+
+    def disk_is_full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("lm.settle.open_test", disk_is_full)
+        for _ in range(2):
+            run_trial(full, allotment, epochs.append)
+            record = read_record(tmp_path / "runs" / full.key)
+            assert record is not None and record.status == "failed" and (record.reason or "").startswith(DISK_FULL)
+    if killed:  # before the failure was written
+        (tmp_path / "runs" / full.key / "record.json").unlink()
+    for _ in train(full.spec, out=Path("runs", full.key), test=False):
+        pytest.fail("it trains")
+    assert (tmp_path / "runs" / full.key / "record.json").read_bytes() == before
+    run_trial(full, allotment, epochs.append)
+    record = read_record(tmp_path / "runs" / full.key)
+    assert record is not None and record.status == "complete" and record.tested and epochs == []

@@ -16,7 +16,7 @@ from lm.record import Evaluation
 from lm.spec import Penalties
 from orchestrator.errors import CannotStartError
 from orchestrator.search.events import Asked, SearchTrial
-from orchestrator.search.ledger import MOST_FAILED_IN_A_ROW, Ledger, best, front
+from orchestrator.search.ledger import MOST_FAILED_IN_A_ROW, Ledger, best, front, read_search_trials
 from orchestrator.search.optuna import export, importance
 from orchestrator.search.trial_source import SearchTrialSource
 from orchestrator.trials.trial import Trial
@@ -413,6 +413,25 @@ def test_hours_end_a_search_and_so_do_failures_without_end(tmp_path: Path) -> No
     fails = [SearchTrial(n, {}, None, "failed", 0, 0.0, None, None, "no") for n in range(MOST_FAILED_IN_A_ROW)]
     assert state(hopeless, fails).asked_enough
     assert not state(hopeless, fails[1:]).asked_enough
+
+
+@pytest.mark.parametrize("short", [{"training_hours": 0.1}, {"trials": 4, "training_hours": 9.0}, {"trials": 4}])
+def test_what_a_longer_search_adds_to_the_ledger_is_not_of_a_shorter_one(tmp_path: Path, short: dict[str, Any]) -> None:
+    """Its table rests on what it found within its own budget, and it does not begin again."""
+    rates = {"optimizer.learning_rate": {"kind": "uniform", "low": 5.0, "high": 20.0}}
+    shelf, alike = Shelf(tmp_path), {"space": rates, "sampler": RANDOM, "scheduler": None, "trials": None}
+    one, longer = task(**alike | short), task(**alike | {"trials": 9})
+    (before,) = search([one], shelf)
+    source = SearchTrialSource([longer], shelf, Facts())  # type: ignore[arg-type]
+    for _ in range(2):
+        trial = source.next()
+        assert trial is not None
+        source.settled(trial, train(trial, shelf, lambda e, t=trial: source.goes_on(t, e)))
+    assert source.next() is not None, "it runs"
+    assert [trial.state for trial in found(one, tmp_path)] == ["complete"] * 6 + ["running"]
+    within = read_search_trials(path_of(one, tmp_path), one)
+    assert within == before and state(one, within).ended
+    assert SearchTrialSource([one], shelf, Facts()).next() is None  # type: ignore[arg-type]
 
 
 def test_several_objectives_give_a_front(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ from typing import Any
 import optuna
 import pyarrow.parquet as pq
 import pytest
+from filelock import FileLock
 from typer.testing import CliRunner
 
-from lm.record import Evaluation, Record, read_curve, read_record
+from lm.record import Evaluation, Record, read_curve, read_record, write_curve
 from lm.spec import TrainSpec
 from orchestrator.__main__ import app
 from orchestrator.execute.interrupt import Interrupt
@@ -143,6 +145,25 @@ def test_a_search_that_trains_is_the_same_interrupted_or_not(place: Path) -> Non
     _, other, second = searched(place / "again")
     assert second.trained[0] == first.trained[-1]
     assert without_times(other) == without_times(ledger)
+
+
+def test_gc_frees_the_checkpoints_of_trials_that_a_search_stopped(place: Path) -> None:
+    _, ledger, _ = searched(place / "runs")
+    first, *others = [trial for trial in read_search_trials(ledger) if trial.state == "stopped"]
+    further = place / "runs" / str(first.key)  # as if a table went on from where the search left it
+    last = read_curve(further)[-1]
+    write_curve(further, [*read_curve(further), replace(last, epoch=last.epoch + 1)])
+    held = place / "runs" / str(others[0].key)
+    with FileLock(held / ".lock"):
+        for dry in (["--dry-run"], []):
+            said = CliRunner().invoke(app, ["runs", "gc", *dry]).output
+            for trial in others:
+                assert (f"{place / 'runs' / str(trial.key) / 'checkpoints'}\n" in said) == (trial != others[0])
+    assert {path.parent for path in (place / "runs").glob("*/checkpoints")} == {further, held}
+    before = read_curve(held)
+    assert "checkpoints\n" in CliRunner().invoke(app, ["runs", "gc"]).output
+    assert not (held / "checkpoints").exists() and read_curve(held) == before
+    assert searched(place / "runs")[2].trained == []
 
 
 def test_a_sweep_goes_on_with_a_damaged_ledger_and_keeps_it(place: Path, caplog: pytest.LogCaptureFixture) -> None:
