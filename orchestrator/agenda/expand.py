@@ -190,22 +190,23 @@ def trials_to_train(
     records: Records,
     seconds: float = math.inf,
     fetch: Callable[[Trial], None] = lambda trial: None,
+    expect: Callable[[SweepState], None] = lambda state: None,
 ) -> InTurn:
     """All that is to be trained and starts within `seconds`. A trial that failed is not tried again within it.
 
-    `fetch` is called before a trial of a search is looked up in the records.
+    `fetch` is called before a search looks a trial up in the records, `expect` with the state whose trials come next.
     """
 
     def sources() -> Iterator[TrialSource]:
         state, attempted = expand(sweep, records), set[str]()
         if state.waiting:
-            tasks = [search.task for search in state.searches if not search.ended]
-            yield SearchTrialSource(tasks, records, Facts(), fetch)
+            yield SearchTrialSource([s.task for s in state.searches if not s.ended], records, Facts(), fetch)
             state = expand(sweep, records)
             if state.waiting:  # a trial left no record, not even of a failure: the next command tries it again
                 return
         while missing := [trial for trial in unsettled(state.trials, records) if trial.key not in attempted]:
             attempted.update(trial.key for trial in missing)
+            expect(state)
             yield FixedOrder(missing)
             state = expand(sweep, records)
 

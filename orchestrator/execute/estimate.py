@@ -13,7 +13,7 @@ from lm.cpus import cpu_count
 from lm.data import load
 from lm.measured import Measured
 from lm.record import CorpusFacts
-from orchestrator.agenda.expand import SweepState, search_seconds_left, search_trials_left
+from orchestrator.agenda.expand import SweepState, search_seconds_left, search_trials_left, unsettled
 from orchestrator.analysis.comparison import Detectable, detectable
 from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.execute.machine import gpu_slots, gpus_of, list_gpus, memory_bytes
@@ -227,10 +227,12 @@ def most_trials(sweep: ScaledSweep, state: SweepState) -> list[Trial]:
     return trials
 
 
-def yet_to_come(sweep: ScaledSweep, state: SweepState) -> list[Trial]:
-    """Stand-ins for the trials that searches may still ask for, and for those that wait for what these find."""
+def yet_to_come(sweep: ScaledSweep, state: SweepState, records: Records) -> list[Trial]:
+    """What of the table is not done; stand-ins for what searches may ask for, and for what waits for their finds."""
     known = {trial.key for trial in state.table}
-    return [trial for trial in most_trials(sweep, state) if trial.key not in known] if state.waiting else []
+    missing = {trial.key for trial in unsettled(state.table, records)}
+    left = [trial for trial in state.table if (trial.reads_from or trial.key) in missing]
+    return left + [trial for trial in most_trials(sweep, state) if state.waiting and trial.key not in known]
 
 
 def makespan(seconds: Iterable[float], jobs: int) -> float:

@@ -8,8 +8,9 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -199,33 +200,30 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report,
     Returns the report, how the sweep stands, how a browser gets to MLflow, and whether the budget is spent.
     """
     sweep, whole, options, records = prepared.sweep, prepared.whole, prepared.options, prepared.records
-    state, budget_spent, report = prepared.state, False, None
+    state, file, reports, budget_spent = prepared.state, options.file, options.reports, False
     missing = {trial.key for trial in unsettled(state.table, records)}
     done = {trial.key for trial in state.trained} - missing
     diverged = {trial.key for trial in state.trained if state_of(trial, records) == "diverged"}
     train = bool(missing or state.waiting)
-    last = LastMade(whole, options.file, options.reports / sweep.name / sweep.scale, records)
-    if not train and not options.only and not questions(whole, state.table, records):
-        report = last.report(state)
+    last = LastMade(whole, file, reports / sweep.name / sweep.scale, records)
+    asks = train or options.only or questions(whole, state.table, records)
+    report = None if asks else last.report(state)
     for said in _before_training(prepared) if train else ():
         print(said, file=sys.stderr)
-
-    def write(state: SweepState) -> Report:
-        return report_sweep(whole, options.file, state, records, options.reports, if_fuller="write beside")
-
+    write = partial(report_sweep, whole, file, records=records, reports=reports, if_fuller="write beside")
     best = {search.task.title: so_far for search in state.searches if (so_far := search.best_so_far) is not None}
     progress = Progress(state.table, done=done, diverged=diverged, records=records if train else None, best=best)
-    progress.expect(yet_to_come(sweep, state))
+    progress.expect(yet_to_come(sweep, state, records))
     with progress:
         if report is not None and (link := last.link) is not None:
             return report, ending(state, records), link, False
-        tracker = Tracker(sweep, state.tracked, records, commit=commit(), source=str(options.file))
+        tracker = Tracker(sweep, state.tracked, records, commit=commit(), source=str(file))
         try:
             if train:
                 interim = Interim(lambda: expand(whole, records), write, records, progress.say)
-                budget_spent = _train(prepared, Listeners(progress, tracker, interim), interrupt, progress.say)
+                budget_spent = _train(prepared, Listeners(progress, tracker, interim), interrupt, progress)
             state = expand(sweep, records)
-            progress.expect(yet_to_come(sweep, state))
+            progress.expect(yet_to_come(sweep, state, records))
             reported = expand(whole, records) if options.only else state
             if interrupt.exit_code is None:
                 ask(questions(whole, reported.table, records), progress.say)
@@ -244,7 +242,7 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report,
     return report, how, tracker.link, budget_spent
 
 
-def _train(prepared: Prepared, listener: Listeners, interrupt: Interrupt, say: Callable[[str], None]) -> bool:
+def _train(prepared: Prepared, listener: Listeners, interrupt: Interrupt, progress: Progress) -> bool:
     """Train all that is missing, or what the budget allows; whether it was spent, and no error ended the command."""
     options, state = prepared.options, prepared.state
     forget_stalls(prepared.records.root)
@@ -255,10 +253,13 @@ def _train(prepared: Prepared, listener: Listeners, interrupt: Interrupt, say: C
         if storage is not None:
             fetch_unsettled(storage, trial.key, prepared.records)
 
+    def expect(state: SweepState) -> None:
+        progress.expect(yet_to_come(prepared.sweep, state, prepared.records))
+
     sources = list[InTurn]()
 
     def source() -> TrialSource:
-        sources.append(trials_to_train(prepared.sweep, prepared.records, deadline - time.monotonic(), fetch))
+        sources.append(trials_to_train(prepared.sweep, prepared.records, deadline - time.monotonic(), fetch, expect))
         return sources[-1]
 
     if options.executor == "inline":
@@ -269,7 +270,7 @@ def _train(prepared: Prepared, listener: Listeners, interrupt: Interrupt, say: C
         corpora = {trial.spec.corpus for trial in state.trials} | {s.task.base.corpus for s in state.searches}
         corpora |= {variant.spec.corpus for variant in prepared.sweep.variants}
         order = Order(prepared.allotment, options.jobs, options.address, tuple(corpora), options.verbose)
-        run_on_ray(source, order, listener, interrupt, say)
+        run_on_ray(source, order, listener, interrupt, progress.say)
     return time.monotonic() >= deadline and not any(source.failed for source in sources)
 
 

@@ -84,10 +84,9 @@ class Clock:
 
     def started(self, trial: Trial) -> None:
         """The trial's next epoch begins; a search may just have proposed the trial."""
-        alike = [each for each in self.to_come if each.opens_test == trial.opens_test]
-        if trial.key not in self._specs and alike:
-            self.to_come.remove(alike[0])
         if trial.key not in self._unsettled:
+            if alike := [each for each in self.to_come if each.opens_test == trial.opens_test]:
+                self.to_come.remove(next((each for each in alike if each.key == trial.key), alike[0]))
             self._add(trial)
         self._epoch_began[trial.key] = self._wall()
         self._most_running = max(self._most_running, len(self._epoch_began))
@@ -137,9 +136,9 @@ class _Lasting(Console):
 class Progress:
     """A listener that shows the trials that run, the latest that ended, the counts, and the time left.
 
-    `done` are the keys of trials that ended before, `diverged` some of them; `records` show how long earlier commands
-    took; `best` has the best validation perplexity of each search so far, by its title, and its trial's number. Without
-    a terminal, a running trial prints at most one line every `line_seconds`. Safe from several threads.
+    `done` are the keys of trials that ended before, `diverged` some of them; `records` show how long earlier ones took;
+    `best` has each search's best validation perplexity so far and its trial's number, by title. Without a terminal, a
+    running trial prints at most one line every `line_seconds`. Safe from several threads.
     """
 
     def __init__(
@@ -180,14 +179,15 @@ class Progress:
         self._print(self.summary())
 
     def expect(self, trials: Sequence[Trial]) -> None:
-        """Stand-ins for trials that searches may still ask for: they count as waiting, and in the time left."""
+        """Those it does not know wait, such as stand-ins for what searches may ask for: they count in the time left."""
         with self._lock:
-            self._clock.to_come = list(trials)
+            known = {*self._sharing, *self._states}
+            self._clock.to_come = [trial for trial in trials if (trial.reads_from or trial.key) not in known]
 
     def started(self, trial: Trial) -> None:
         """Its line appears."""
         with self._lock:
-            self._set(trial, "running")
+            self._states[trial.key] = "running"
             self._running[trial.key] = f"{trial.tried}: starts"
             self._clock.started(trial)
         self._print(f"{trial.tried}: started")
@@ -213,9 +213,12 @@ class Progress:
                 reached = record.stages[-1].valid.perplexity, trial.number
                 best, of_trial = self._best[trial.variant] = min(reached, self._best.get(trial.variant, reached))
                 ending += f"; best so far {number(best)} validation perplexity, trial {of_trial}"
-            self._set(trial, state)
+            self._states[trial.key] = state
+            if waits := state == "waiting" and trial.number is not None:  # as other trials of the search do
+                del self._states[trial.key]
+                self._clock.to_come.append(trial)
             self._running.pop(trial.key, None)
-            self._clock.settled(trial, resumable=state == "waiting")
+            self._clock.settled(trial, resumable=state == "waiting" and not waits)
             self._endings.append(f"{trial.tried}: {ending}")
         self._print(f"{trial.tried}: {ending}", summarized=True)
 
@@ -227,10 +230,10 @@ class Progress:
         """How many trials are in each state; a trial that is read from another's record settles with the other."""
         counts: dict[ProgressState, int] = dict.fromkeys(get_args(ProgressState), 0)
         with self._lock:
-            for key, trials in self._sharing.items():
+            for key in {*self._sharing, *self._states}:
                 state = self._states.get(key, "waiting")
                 counts[state] += 1
-                counts["waiting" if state == "running" else state] += trials - 1
+                counts["waiting" if state == "running" else state] += self._sharing.get(key, 1) - 1
             counts["waiting"] += len(self._clock.to_come)
         return counts
 
@@ -240,10 +243,6 @@ class Progress:
             counts = self.counts()
             words = ", ".join(f"{count} {state}" for state, count in counts.items() if count or state == "done")
             return f"{words}; {self._time_left()}" if counts["running"] or counts["waiting"] else words
-
-    def _set(self, trial: Trial, state: ProgressState) -> None:
-        self._sharing[trial.key] = self._sharing[trial.key] or 1  # a search may just have proposed it
-        self._states[trial.key] = state
 
     def _time_left(self) -> str:
         with self._lock:

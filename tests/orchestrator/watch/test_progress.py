@@ -311,6 +311,41 @@ def test_what_searches_may_still_ask_for_waits_and_takes_time() -> None:
     assert "0 done, 4 waiting; time left: unknown" not in lines(out)[-1]
 
 
+def test_a_trial_of_a_search_that_was_interrupted_waits_once() -> None:
+    console, _ = pipe()
+    tried = dataclasses.replace(trial("full", 9), number=0, opens_test=False)
+    may_come = [dataclasses.replace(tried, key=f"search {n}") for n in range(3)]
+    with Progress([], console=console) as progress:
+        progress.expect(may_come)
+        for _ in range(2):  # as after its worker died
+            progress.started(tried)
+            assert (progress.counts()["waiting"], progress.counts()["running"]) == (2, 1)
+            progress.settled(tried, None)
+            assert (progress.counts()["waiting"], progress.counts()["running"]) == (3, 0)
+        progress.expect(may_come)
+        assert progress.counts()["waiting"] == 3
+
+
+def test_the_trials_of_a_further_look_wait_and_take_time() -> None:
+    console, out = pipe()
+    one, two, three = trial("full", 1), trial("full", 2), trial("full", 3)
+    with Progress([one], console=console, line_seconds=0.0) as progress:
+        progress.started(one)
+        progress.evaluated(one, point(1))
+        progress.settled(one, record(one))
+        progress.expect([two, three, dataclasses.replace(three, key="read", reads_from=three.key)])
+        assert progress.counts() == dict.fromkeys(progress.counts(), 0) | {"done": 1, "waiting": 3}
+        progress.started(three)
+        progress.settled(three, record(three))
+        progress.expect([two, dataclasses.replace(two, key="read", reads_from=one.key)])
+        assert progress.counts()["waiting"] == 1, "the record that the other reads is there"
+        progress.started(two)
+        progress.settled(two, None)
+        progress.expect([two])
+        assert progress.counts()["waiting"] == 1
+    assert "2 done, 1 waiting; time left: about " in lines(out)[-1]
+
+
 def test_the_time_left_counts_what_is_to_come() -> None:
     wall = Wall()
     clock = Clock([], wall=wall)
