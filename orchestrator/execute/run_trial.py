@@ -42,6 +42,7 @@ from orchestrator.trials.trial import Listener, Trial
 OUT_OF_MEMORY = "out of memory"
 TRAINED_ALONE = "ran out of memory, or its worker died, beside other trials; trained alone"
 _LONGEST_WRITE_SECONDS = 10.0
+_DRIVER_WAITS = (2.0,)  # meanwhile no other trial starts
 OnEvaluation = Callable[[Evaluation], None]
 _log = logging.getLogger(__name__)
 
@@ -136,9 +137,9 @@ def settled_record(trial: Trial, allotment: Allotment) -> Record | None:
 
     What the report needs of the trial is brought from the storage first, if there is one; an OSError is only logged.
     """
-    if allotment.storage is not None:
+    if (uri := allotment.storage) is not None:
         try:
-            Storage(allotment.storage).pull(trial.key, allotment.runs, without=ONLY_TRAINING)
+            patiently(lambda: Storage(uri).pull(trial.key, allotment.runs, without=ONLY_TRAINING), _DRIVER_WAITS)
         except OSError as error:
             _log.warning("%s: %s", trial.title, error)
     try:

@@ -142,6 +142,13 @@ class Sweep(Part):
         "of a key.",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _is_no_trial(cls, data: Any) -> Any:
+        if isinstance(data, dict) and {"corpus", "model"} <= data.keys() <= TrainSpec.model_fields.keys():
+            raise ValueError("this is the spec of one trial, which `python -m lm train FILE` trains, and not a sweep")
+        return data
+
     @model_validator(mode="after")
     def _check_design(self) -> Self:
         if (problem := self.ablation.problem) is not None:

@@ -95,11 +95,11 @@ def collect(
 ) -> Iterator[tuple[Path, int]]:
     """Remove what nobody needs, or with `dry` nothing; each thing is yielded with its bytes.
 
-    Checkpoints of trials that are complete or diverged, files that were never finished, trials set aside, the weights
-    of the trials with these keys, and the checkpoints of trials that searches `stopped` after so many epochs. A trial
-    that is under way, failed or unfinished keeps everything, as does one whose record cannot be read, of which a
-    warning tells. OSError for what cannot be removed; ValueError, and nothing is removed, if a sweep runs that may need
-    the weights.
+    Checkpoints of trials that are complete or diverged, or that a search `stopped` (by key, the epochs until then),
+    files that were never finished, trials set aside, and the weights of the trials with these keys. Another trial that
+    is under way, failed or unfinished keeps everything, as does one whose record cannot be read, of which a warning
+    tells. OSError for what cannot be removed; ValueError, and nothing is removed, if a sweep runs that may need the
+    weights.
     """
     if weights:  # asked here again, since somebody may have taken hours to agree
         check_no_sweep_runs(runs)

@@ -293,9 +293,9 @@ def borrowed(
             shutil.rmtree(runs, ignore_errors=True)
 
 
-def patiently(step: Callable[[], T]) -> T:
+def patiently(step: Callable[[], T], waits: Sequence[float] | None = None) -> T:
     """Do this with a storage, and again after each wait if it does not answer; a full disk is not waited for."""
-    for seconds in PATIENCE:
+    for seconds in PATIENCE if waits is None else waits:
         try:
             return step()
         except StorageError as error:

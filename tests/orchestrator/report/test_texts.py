@@ -149,7 +149,10 @@ def test_a_page_of_trials_that_are_not_complete_says_so(tmp_path: Path, monkeypa
     ("written", "said"),
     [
         ("{prompt: w1 w88}", "20: generate.prompt: 'w88' is not among the 24 words of the corpus (did you mean 'w8'?)"),
-        ("{ban: [<unk>]}", "20: generate.ban: '<unk>' is not among the 24 words of the corpus, 'corpus'"),
+        (
+            "{ban: [<unk>]}",
+            "20: generate.ban: '<unk>' is not among the 24 words of the corpus, 'corpus'; it can never be drawn",
+        ),
     ],
 )
 def test_words_that_the_corpus_lacks_are_told_with_their_line(

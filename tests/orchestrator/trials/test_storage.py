@@ -312,6 +312,27 @@ def test_the_record_of_a_failure_goes_from_the_storage_too_before_the_next_attem
     assert settled_record(trial("one"), allotment) is None
 
 
+def test_a_finished_trial_whose_storage_is_silent_for_a_moment_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would count as interrupted, and of a search the table would not be trained."""
+    monkeypatch.setattr("orchestrator.execute.run_trial._DRIVER_WAITS", (0.0,))
+    allotment = Allotment(tmp_path / "here", 1.0, 0.0, 600.0, storage=str(tmp_path / "there"))
+    write_failure(trial("one"), allotment, "it broke")
+    Storage(str(tmp_path / "there")).push(trial("one").key, allotment.runs)
+    shutil.rmtree(allotment.runs)
+    whole, asked = Storage.pull, list[str]()
+
+    def silent_at_first(self: Storage, key: str, runs: Path, **options: Any) -> None:
+        asked.append(key)
+        if len(asked) == 1:
+            raise StorageError("no answer")
+        whole(self, key, runs, **options)
+
+    monkeypatch.setattr(Storage, "pull", silent_at_first)
+    assert settled_record(trial("one"), allotment) is not None and len(asked) == 2
+
+
 def test_what_a_stalled_attempt_left_is_there_for_the_next_one(tmp_path: Path) -> None:
     """It ended with its process, which could send nothing back."""
     storage, left = Storage(str(tmp_path / "there")), tmp_path / "left"
