@@ -36,6 +36,10 @@ _WHAT_IS_NEEDED = {
 _IN_THE_WAY = {errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG}
 
 
+class LostWeightsError(ValueError):
+    """A settled trial cannot be scored, because its weights are gone, or the codebook that they belong to."""
+
+
 class WriteError(OSError):
     """A file or folder cannot be written: the disk is full or read-only, or something else lies in its place."""
 

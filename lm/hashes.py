@@ -11,7 +11,7 @@ from lm.files import DamagedError, sha256
 
 RECORD, CURVE, TOKENS, WEIGHTS, CODEBOOK = "record.json", "curve.parquet", "tokens", "weights", "codebook.npz"
 UNSCORED = "record.unscored.json"
-"""The record of a trial that failed when it was scored on test: nothing has to be trained again."""
+"""The record of a trial that has only to be scored on test, while `record.json` says why that failed."""
 READ_BY_REPORTS = (CURVE, TOKENS)
 NEEDED_BY_A_MODEL = (WEIGHTS, CODEBOOK)
 

@@ -155,7 +155,7 @@ def take_over(trial: TrialState, source: Path) -> None:
     trained = [result for result in shared if result.name != "cache"]
     try:
         for result in shared:
-            copy_stage(source, trial.out, result, record.hashes)
+            copy_stage(source, trial.out, result, record.hashes or None)
     except DamagedError as error:  # since it was checked
         _log.warning("%s; %s trains all its stages itself", error, trial.out)
         return
@@ -179,5 +179,5 @@ def copy_stage(source: Path, folder: Path, result: StageResult, hashes: Mapping[
         name = path.relative_to(source)
         with atomic(folder / name) as temporary:
             shutil.copyfile(path, temporary)
-            if hashes and sha256(temporary) != hashes.get(str(name)):
+            if hashes is not None and sha256(temporary) != hashes.get(str(name)):
                 raise DamagedError(path, "is not the file that the trial wrote")

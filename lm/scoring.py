@@ -17,6 +17,7 @@ from lm.cache import CacheValues, active_positions, score_with_cache
 from lm.checkpoint import load_weights
 from lm.data.batches import columns
 from lm.evaluate import TokenNats, fit_head, token_nats
+from lm.files import LostWeightsError
 from lm.record import (
     CacheResult,
     Divergence,
@@ -100,7 +101,7 @@ def open_test(trial: TrialState) -> None:
     """Score every finished stage on test that is not yet, from the weights it keeps; nothing where test stays closed.
 
     The model is left with the last stage's weights. Raises DivergedError where a perplexity overflows: that stage and
-    those after it are no results. ValueError if a stage's weights are gone.
+    those after it are no results. LostWeightsError if a stage's weights are gone.
     """
     if not trial.test or all(result.test is not None for result in trial.done):
         return
@@ -115,7 +116,9 @@ def load_chosen(trial: TrialState, result: StageResult) -> None:
     """Give the model the weights that a stage chose, and its head what validation chose for them."""
     path = weights_path(trial.out, result.name)
     if not path.exists():
-        raise ValueError(f"{path}: not there; the weights of this stage were removed, so that it cannot be scored")
+        raise LostWeightsError(
+            f"{path}: not there; the weights of this stage were removed, so that it cannot be scored"
+        )
     trial.model.load_weights(load_weights(path, trial.device))
     trial.model.head.use_fitted(result.fitted)
 

@@ -8,6 +8,7 @@ from typing import Any
 from lm import provenance
 from lm.checkout import commit
 from lm.checkpoint import remove_checkpoints
+from lm.files import LostWeightsError
 from lm.record import Record, read_curve, write_record
 from lm.resume import TrialState
 from lm.scoring import open_test
@@ -41,10 +42,10 @@ def settle(trial: TrialState, diverged: DivergedError | None) -> None:
 def open_settled(trial: TrialState, record: Record) -> None:
     """Score the stages of a settled trial on test where they are not yet, and write its record again; nothing trains.
 
-    Raises ValueError if the codebook at hand is not the record's, or a stage's weights are gone.
+    Raises LostWeightsError if the codebook at hand is not the record's, or a stage's weights are gone.
     """
     if record.codebook != trial.codebook:
-        raise ValueError(f"{trial.out}: its weights need codebook {record.codebook}, not {trial.codebook}")
+        raise LostWeightsError(f"{trial.out}: its weights need codebook {record.codebook}, not {trial.codebook}")
     trial.done, trial.curve = list(record.stages), read_curve(trial.out)
     diverged = None if record.divergence is None else DivergedError(record.divergence, record.reason)
     write_record(trial.out, record.model_copy(update=_ending(trial, diverged)))

@@ -101,11 +101,11 @@ def _settled(spec: TrainSpec, out: Path) -> Record | None:
     ValueError for the record of another trial.
     """
     key, record = trial_key(spec, fingerprint_of(spec.corpus)), read_record(out)
-    if record is not None and record.status == "failed" and (record.key == key or record.spec == spec):
-        (out / RECORD).unlink()
-        record = None
-    if record is None and (out / UNSCORED).exists():
-        (out / UNSCORED).rename(out / RECORD)
+    if record is None or (record.status == "failed" and (record.key == key or record.spec == spec)):
+        if (out / UNSCORED).exists():
+            (out / UNSCORED).rename(out / RECORD)
+        else:
+            (out / RECORD).unlink(missing_ok=True)
         record = read_record(out)
     if record is not None and record.key != key:
         raise ValueError(f"{out}: holds the record of trial {record.key}, of another spec, text or version")

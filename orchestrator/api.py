@@ -26,7 +26,7 @@ from orchestrator.execute.machine import load_sweep
 from orchestrator.execute.run import Executor, Options, Prepared, prepare, run_prepared
 from orchestrator.report.files.folder import Summary, read_summary
 from orchestrator.report.files.tables import read_csv
-from orchestrator.search.ledger import SearchState
+from orchestrator.search.ledger import SearchState, read_search_trials
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.disk import aside_folder, set_aside
 from orchestrator.trials.locks import holding, holding_searches, is_held
@@ -284,7 +284,7 @@ def folders_to_set_aside(state: SweepState, runs: Path) -> list[Path]:
 
 
 def _trained_or_searched(state: SweepState) -> list[str]:
-    searched = (trial.key for search in state.searches for trial in search.trials if trial.key)
+    searched = (trial.key for search in state.searches for trial in read_search_trials(search.ledger) if trial.key)
     return [*dict.fromkeys([*(trial.key for trial in state.trained), *searched])]
 
 

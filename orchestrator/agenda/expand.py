@@ -17,7 +17,7 @@ from lm.record import Record
 from orchestrator.agenda.trial_source import FixedOrder, InTurn, TrialSource, in_order
 from orchestrator.analysis.looks import Looks, read_looks
 from orchestrator.errors import CannotStartError
-from orchestrator.search.ledger import SearchState, ledger_path, read_search_trials
+from orchestrator.search.ledger import SearchState, ledger_path, read_search
 from orchestrator.search.task import SearchTask
 from orchestrator.search.trial_source import SearchTrialSource, trials_so_far
 from orchestrator.sweep import ScaledSweep
@@ -95,7 +95,7 @@ def _read_searches(sweep: ScaledSweep, records: Records) -> tuple[SearchState, .
     facts, searches = Facts(), list[SearchState]()
     for task in search_tasks(sweep):
         path = ledger_path(records.root, task.key(facts.fingerprint(task.base.corpus)))
-        searches.append(SearchState(task, path, tuple(read_search_trials(path, task))))
+        searches.append(read_search(path, task))
     return tuple(searches)
 
 

@@ -18,6 +18,7 @@ from orchestrator.analysis.comparison import Detectable, detectable
 from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.execute.machine import gpu_slots, gpus_of, list_gpus, memory_bytes
 from orchestrator.execute.measuring import Measuring, measured_spec
+from orchestrator.search.trial_source import trials_so_far
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.scaled import BEST_FOUND
 from orchestrator.trials.plan import PlanStatus, plan, state_of
@@ -227,12 +228,21 @@ def most_trials(sweep: ScaledSweep, state: SweepState) -> list[Trial]:
     return trials
 
 
-def yet_to_come(sweep: ScaledSweep, state: SweepState, records: Records) -> list[Trial]:
-    """What of the table is not done; stand-ins for what searches may ask for, and for what waits for their finds."""
-    known = {trial.key for trial in state.table}
+def yet_to_come(sweep: ScaledSweep, state: SweepState, records: Records) -> tuple[list[Trial], list[Trial]]:
+    """Stand-ins for what searches may still ask for and for what waits for their finds; the trials that are not done.
+
+    Among these are the trials of searches that were interrupted.
+    """
     missing = {trial.key for trial in unsettled(state.table, records)}
     left = [trial for trial in state.table if (trial.reads_from or trial.key) in missing]
-    return left + [trial for trial in most_trials(sweep, state) if state.waiting and trial.key not in known]
+    if not state.waiting:
+        return [], left
+    known = {trial.key for trial in state.table}
+    for search in state.searches:
+        running = {trial.number for trial in search.trials if trial.state == "running"}
+        left += [trial for trial in trials_so_far(search) if trial.number in running]
+        known |= {f"{search.task.title} {n}" for n in range(len(running))}  # the stand-ins of these
+    return [trial for trial in most_trials(sweep, state) if trial.key not in known], left
 
 
 def makespan(seconds: Iterable[float], jobs: int) -> float:

@@ -206,14 +206,14 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report,
     diverged = {trial.key for trial in state.trained if state_of(trial, records) == "diverged"}
     train = bool(missing or state.waiting)
     last = LastMade(whole, file, reports / sweep.name / sweep.scale, records)
-    asks = train or options.only or questions(whole, state.table, records)
-    report = None if asks else last.report(state)
+    anything = train or options.only or questions(whole, state.table, records)
+    report = None if anything else last.report(state)
     for said in _before_training(prepared) if train else ():
         print(said, file=sys.stderr)
     write = partial(report_sweep, whole, file, records=records, reports=reports, if_fuller="write beside")
     best = {search.task.title: so_far for search in state.searches if (so_far := search.best_so_far) is not None}
     progress = Progress(state.table, done=done, diverged=diverged, records=records if train else None, best=best)
-    progress.expect(yet_to_come(sweep, state, records))
+    progress.expect(*yet_to_come(sweep, state, records))
     with progress:
         if report is not None and (link := last.link) is not None:
             return report, ending(state, records), link, False
@@ -223,7 +223,7 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report,
                 interim = Interim(lambda: expand(whole, records), write, records, progress.say)
                 budget_spent = _train(prepared, Listeners(progress, tracker, interim), interrupt, progress)
             state = expand(sweep, records)
-            progress.expect(yet_to_come(sweep, state, records))
+            progress.expect(*yet_to_come(sweep, state, records))
             reported = expand(whole, records) if options.only else state
             if interrupt.exit_code is None:
                 ask(questions(whole, reported.table, records), progress.say)
@@ -254,7 +254,7 @@ def _train(prepared: Prepared, listener: Listeners, interrupt: Interrupt, progre
             fetch_unsettled(storage, trial.key, prepared.records)
 
     def expect(state: SweepState) -> None:
-        progress.expect(yet_to_come(prepared.sweep, state, prepared.records))
+        progress.expect(*yet_to_come(prepared.sweep, state, prepared.records))
 
     sources = list[InTurn]()
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,7 +19,7 @@ from filelock import FileLock, Timeout
 import lm
 from lm.checkout import commit
 from lm.data import fingerprint_of, load
-from lm.files import DamagedError, disk_is_full, make_folder, ran_out_of_memory, write_text
+from lm.files import DamagedError, LostWeightsError, atomic, disk_is_full, make_folder, ran_out_of_memory, write_text
 from lm.hashes import RECORD, UNSCORED
 from lm.record import Evaluation, Record, read_record, write_record
 from lm.spec import NUMERICS_VERSION, trial_key
@@ -42,7 +43,6 @@ from orchestrator.trials.trial import Listener, Trial
 OUT_OF_MEMORY = "out of memory"
 TRAINED_ALONE = "ran out of memory, or its worker died, beside other trials; trained alone"
 _LONGEST_WRITE_SECONDS = 10.0
-_DRIVER_WAITS = (2.0,)  # meanwhile no other trial starts
 OnEvaluation = Callable[[Evaluation], None]
 _log = logging.getLogger(__name__)
 
@@ -132,14 +132,15 @@ def run_inline(source: TrialSource, allotment: Allotment, listener: Listener, in
         listener.settled(replace(trial, stopped_early=stopped_early), record)
 
 
-def settled_record(trial: Trial, allotment: Allotment) -> Record | None:
+def settled_record(trial: Trial, allotment: Allotment, waits: Sequence[float] = (2.0,)) -> Record | None:
     """A trial's record; None if it has none or it cannot be read.
 
-    What the report needs of the trial is brought from the storage first, if there is one; an OSError is only logged.
+    What the report needs of the trial is brought from the storage first, if there is one; it is asked again after each
+    of the `waits`, while which nothing starts, if it is silent. An OSError is only logged.
     """
     if (uri := allotment.storage) is not None:
         try:
-            patiently(lambda: Storage(uri).pull(trial.key, allotment.runs, without=ONLY_TRAINING), _DRIVER_WAITS)
+            patiently(lambda: Storage(uri).pull(trial.key, allotment.runs, without=ONLY_TRAINING), waits)
         except OSError as error:
             _log.warning("%s: %s", trial.title, error)
     try:
@@ -185,7 +186,8 @@ def _train_or_fail(trial: Trial, allotment: Allotment, report: OnEvaluation) -> 
         reason = _reason(error, allotment)
         _log.debug("%s failed", trial.title, exc_info=True)
         details = redacted("".join(traceback.format_exception(error)))
-        return Failure(reason, recorded=write_failure(trial, allotment, reason, details))
+        for_good = isinstance(error, LostWeightsError)
+        return Failure(reason, recorded=write_failure(trial, allotment, reason, details, train_again=for_good))
     finally:
         if allotment.gpus and "torch" in sys.modules:  # an idle worker must not hold memory that others need
             sys.modules["torch"].cuda.empty_cache()
@@ -244,12 +246,14 @@ def _held(lock: Path) -> Iterator[None]:
         yield
 
 
-def write_failure(trial: Trial, allotment: Allotment, reason: str, details: str = "") -> bool:
+def write_failure(
+    trial: Trial, allotment: Allotment, reason: str, details: str = "", *, train_again: bool = False
+) -> bool:
     """Write the record of a trial that failed, and the details in `failure.txt`; the log says if that fails too.
 
     The record of a trial that has nothing left to do stays: another command may have written it meanwhile. That of a
-    trial that has only to be scored on test is kept beside the failure, unless that lies in its own files, such as
-    weights that are gone: then it is trained again. Whether the trial has a record now.
+    trial that has only to be scored on test is kept beside the failure, for the next attempt, unless it has to
+    `train_again`. Whether the trial has a record now.
     """
     folder = allotment.runs / trial.key
     try:
@@ -279,8 +283,9 @@ def write_failure(trial: Trial, allotment: Allotment, reason: str, details: str 
                 if is_settled(trial, before):
                     _log.warning("%s failed (%s); its record, of another command, stays", trial.title, reason)
                     return True
-                if before is not None and before.status != "failed" and not reason.startswith(ValueError.__name__):
-                    (folder / RECORD).rename(folder / UNSCORED)
+                if before is not None and before.status != "failed" and not train_again:
+                    with atomic(folder / UNSCORED) as temporary:
+                        shutil.copyfile(folder / RECORD, temporary)
             write_text(folder / FAILURE, f"{reason}\n\n{details}".rstrip() + "\n")
             (folder / STALLED).unlink(missing_ok=True)
             write_record(folder, record)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import operator
 import os
 from collections.abc import Iterable, Sequence
@@ -22,7 +21,7 @@ from pydantic import ValidationError
 
 from lm.files import check_regular, write_text
 from lm.spec import TrainSpec
-from orchestrator.search.events import EVENT, Asked, Ended, Event, SearchTrial, apply
+from orchestrator.search.events import EVENT, Asked, Event, SearchTrial, apply
 from orchestrator.search.population import Generations
 from orchestrator.search.task import SearchTask
 from orchestrator.sweep.override import override
@@ -68,6 +67,8 @@ class SearchState:
     task: SearchTask
     ledger: Path
     trials: Sequence[SearchTrial]
+    went_on: bool = False
+    """Whether the ledger has further trials, for which another sweep, or an earlier version of this one, had budget."""
 
     @property
     def distinct(self) -> list[SearchTrial]:
@@ -89,7 +90,7 @@ class SearchState:
     def asked_enough(self) -> bool:
         """Whether as many trials were asked as wanted, the hours are spent, or no member of a population is left."""
         trials, hours = self.task.trials, self.task.training_hours
-        if self.generations.extinct or (trials is not None and len(self.trials) >= trials):
+        if self.went_on or self.generations.extinct or (trials is not None and len(self.trials) >= trials):
             return True
         if hours is None:
             return False
@@ -130,40 +131,34 @@ class SearchState:
         return {name: "; ".join(map(str, problems)) for name, problems in wrong.items() if problems}
 
 
-def read_search_trials(path: Path, task: SearchTask | None = None) -> list[SearchTrial]:
-    """The trials of a ledger, none if there is none; a damaged line and all after it are left out with a warning.
+def read_search_trials(path: Path) -> list[SearchTrial]:
+    """The trials of a ledger, none if there is none; a damaged line and all after it are left out with a warning."""
+    return _read_warned(path)[1]
 
-    With a task those that fit its own budget: another sweep, or an earlier version of this one, may have asked for more
-    trials, or trained for more hours.
-    """
-    _, events, trials, damage = _read(path)
-    if damage is not None:
-        _log.warning("%s", damage)
-    return trials if task is None else trials[: number_within_budget(task, events)]
+
+def read_search(path: Path, task: SearchTask) -> SearchState:
+    """Where a search stands by its ledger, within the budget of this task."""
+    events, trials = _read_warned(path)
+    within = number_within_budget(task, events)
+    return SearchState(task, path, tuple(trials[:within]), went_on=within < len(trials))
 
 
 def number_within_budget(task: SearchTask, events: Iterable[Event]) -> int:
-    """How many trials were asked for before the task's number was reached, or its hours of training were spent."""
-    most = math.inf if task.training_hours is None else 3600.0 * task.training_hours
-    seconds, spent = list[float](), 0.0
+    """How many trials were asked for until this task had asked for enough."""
+    state = SearchState(task, Path(), trials := list[SearchTrial]())
     for event in events:
-        if not isinstance(event, Asked):
-            number = event.ended if isinstance(event, Ended) else event.evaluated
-            if number < len(seconds):
-                spent += event.seconds - seconds[number]
-                seconds[number] = event.seconds
-        elif spent >= most or len(seconds) == task.trials:
+        if isinstance(event, Asked) and state.asked_enough:
             break
-        else:
-            seconds.append(0.0)  # of a population, whose trials have the seconds of their parents, no hours are given
-    return len(seconds)
+        apply(event, trials)
+    return len(trials)
 
 
 def stopped_early(runs: Path) -> dict[str, int]:
-    """The trials that searches stopped, by key, with their epochs; not those that another search has under way."""
+    """The trials that searches stopped, by key, with the most epochs; not those that another search has under way."""
     trials = [trial for path in sorted((runs / ".searches").glob("*.jsonl")) for trial in read_search_trials(path)]
     running = {trial.key for trial in trials if trial.state == "running"}
-    return {t.key: t.epochs for t in trials if t.key is not None and t.state == "stopped" and t.key not in running}
+    stopped = sorted((t for t in trials if t.state == "stopped"), key=lambda trial: trial.epochs)
+    return {trial.key: trial.epochs for trial in stopped if trial.key is not None and trial.key not in running}
 
 
 class Ledger:
@@ -188,6 +183,13 @@ class Ledger:
             file.flush()
             os.fsync(file.fileno())
         apply(event, self.trials)
+
+
+def _read_warned(path: Path) -> tuple[list[Event], list[SearchTrial]]:
+    _, events, trials, damage = _read(path)
+    if damage is not None:
+        _log.warning("%s", damage)
+    return events, trials
 
 
 def _read(path: Path) -> tuple[str, list[Event], list[SearchTrial], str | None]:

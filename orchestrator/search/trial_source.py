@@ -39,7 +39,7 @@ class SearchTrialSource:
         self._to_start = [
             (search, trial.number)
             for search in self._searches
-            for trial in search.ledger.trials[: number_within_budget(search.task, search.ledger.events)]
+            for trial in search.ledger.trials[: search.within_budget]
             if trial.state == "running"
         ]
         self._under_way: dict[str, tuple[_Search, int]] = {}
@@ -111,7 +111,9 @@ class _Search:
         self._study = Study(task)
         path = ledger_path(records.root, task.key(self._fingerprint))
         self.ledger = Ledger(path, task, self._fingerprint)
-        self.state = SearchState(task, path, self.ledger.trials)  # of the ledger's own list, which grows
+        self.within_budget = number_within_budget(task, self.ledger.events)
+        went_on = self.within_budget < len(self.ledger.trials)
+        self.state = SearchState(task, path, self.ledger.trials, went_on)  # of the ledger's own list, which grows
         for event in self.ledger.events:
             self._study.apply(event)
 

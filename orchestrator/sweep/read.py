@@ -133,7 +133,8 @@ def _unknown_words(sweep: ScaledSweep) -> Iterator[Problem]:
             continue
         except ValueError as error:
             field, _, text = str(error).partition(": ")
-            why = "; it can never be drawn, so take it out of the list" * (field == "ban" and "not among" in text)
+            needless = field == "ban" and text.endswith("of the corpus")  # no similar word is known
+            why = "; it can never be drawn, so take it out of the list" if needless else ""
             yield Problem(("generate", field), f"{text}, {variant.spec.corpus.name!r}{why}")
 
 

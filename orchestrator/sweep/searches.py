@@ -206,8 +206,8 @@ class Search(Searching):
     )
     training_hours: Positive | None = Field(
         default=None,
-        description="No trial starts after this many hours of training in all; null: no such limit. Trials that the "
-        "same search made with more hours count all the same.",
+        description="No trial starts after this many hours of training in all; null: no such limit. What the same "
+        "search trained with more hours, for another sweep or before the file was changed, does not count.",
     )
 
 

@@ -145,7 +145,7 @@ class Sweep(Part):
     @model_validator(mode="before")
     @classmethod
     def _is_no_trial(cls, data: Any) -> Any:
-        if isinstance(data, dict) and {"corpus", "model"} <= data.keys() <= TrainSpec.model_fields.keys():
+        if isinstance(data, dict) and "base" not in data and {"corpus", "model"} <= data.keys():
             raise ValueError("this is the spec of one trial, which `python -m lm train FILE` trains, and not a sweep")
         return data
 

@@ -95,7 +95,7 @@ def collect(
 ) -> Iterator[tuple[Path, int]]:
     """Remove what nobody needs, or with `dry` nothing; each thing is yielded with its bytes.
 
-    Checkpoints of trials that are complete or diverged, or that a search `stopped` (by key, the epochs until then),
+    Checkpoints of trials that are complete or diverged, or that a search `stopped` (by key, after how many epochs),
     files that were never finished, trials set aside, and the weights of the trials with these keys. Another trial that
     is under way, failed or unfinished keeps everything, as does one whose record cannot be read, of which a warning
     tells. OSError for what cannot be removed; ValueError, and nothing is removed, if a sweep runs that may need the
@@ -103,10 +103,10 @@ def collect(
     """
     if weights:  # asked here again, since somebody may have taken hours to agree
         check_no_sweep_runs(runs)
-    for folder in sorted(path.parent for path in runs.glob(f"[!.]*/{RECORD}")):
+    settled = {path.parent for path in runs.glob(f"[!.]*/{RECORD}")}
+    for folder in sorted(settled | {runs / key for key in stopped if KEY.fullmatch(key)}):
         try:
-            record = read_own(folder)
-            if record is None or record.status == "failed" or is_held(folder / ".lock"):
+            if not _has_ended(folder, stopped) or is_held(folder / ".lock"):
                 continue
         except (ValueError, OSError) as error:
             say_once(damage_in_a_line(error))
@@ -114,18 +114,18 @@ def collect(
         if _leftovers(folder, weights):  # else a folder that cannot be written is no error
             with suppress(Timeout), nullcontext() if dry else FileLock(folder / ".lock", timeout=_LONGEST_WAIT_SECONDS):
                 yield from _remove(_leftovers(folder, weights), dry)  # unless taken since it was looked at
-    for key, epochs in stopped.items():
-        folder, checkpoints = runs / key, runs / key / "checkpoints"
-        if not checkpoints.exists() or (folder / RECORD).exists() or is_held(folder / ".lock"):
-            continue
-        with suppress(DamagedError, Timeout):
-            if max((point.epoch for point in read_curve(folder)), default=0) <= epochs:  # no table trains it further
-                with nullcontext() if dry else FileLock(folder / ".lock", timeout=_LONGEST_WAIT_SECONDS):
-                    yield from _remove([checkpoints], dry)
     if copies := sorted(runs.glob(f".*{_COPY}")):
         with suppress(ValueError), _alone(runs):  # else somebody copies there now
             yield from _remove(copies, dry)
     yield from _remove(sorted(aside_folder(runs).glob("*")), dry)
+
+
+def _has_ended(folder: Path, stopped: Mapping[str, int]) -> bool:
+    """Whether a trial is complete or diverged, or was stopped by a search and has trained no further epoch since."""
+    record = read_own(folder)
+    if record is None:
+        return max((point.epoch for point in read_curve(folder)), default=0) <= stopped.get(folder.name, -1)
+    return record.status != "failed"
 
 
 def _leftovers(folder: Path, weights: Collection[str]) -> list[Path]:

@@ -30,7 +30,7 @@ from pyarrow import ArrowException
 from pyarrow import fs as arrow
 
 from lm.files import WriteError, atomic, check_writable, disk_is_full, make_folder
-from lm.hashes import RECORD, WEIGHTS
+from lm.hashes import RECORD, UNSCORED, WEIGHTS
 from lm.record import Record
 from orchestrator.errors import CannotStartError, redacted
 from orchestrator.trials.disk import FAILURE, STALLED, set_aside_damaged
@@ -38,9 +38,9 @@ from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 
 CHECKPOINTS = "checkpoints"
-ONLY_TRAINING = (CHECKPOINTS, WEIGHTS)
-"""The folders of a trial that no report reads."""
-_OF_AN_ATTEMPT = (CHECKPOINTS, STALLED, FAILURE)  # go from the storage once they are gone in the trial's folder
+ONLY_TRAINING = (CHECKPOINTS, WEIGHTS, UNSCORED)
+"""What of a trial no report reads."""
+_OF_AN_ATTEMPT = (CHECKPOINTS, STALLED, FAILURE, UNSCORED)  # go from the storage as they go from the folder
 PATIENCE = (10.0, 60.0)
 """Seconds that a worker waits before it asks a storage again that did not answer."""
 T = TypeVar("T")
@@ -101,7 +101,7 @@ class Storage:
         return {name for name in names if name and not name.startswith(".")}
 
     def pull(self, key: str, runs: Path, *, without: Collection[str] = ()) -> None:
-        """Copy what the storage has of a trial to `runs/<key>/`, but for these of its folders; its record last."""
+        """Copy what the storage has of a trial to `runs/<key>/`, but for these folders and files; its record last."""
         with self._named_errors():
             stored = self._files(key)
             for name in sorted(stored, key=transfer_order):

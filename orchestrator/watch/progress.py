@@ -72,22 +72,24 @@ class Clock:
         self._took_before, self.to_come = list[float](), list[Trial]()
         for trial in (trial for trial in trials if trial.reads_from is None):
             if trial.key not in done:
-                self._add(trial)
+                self.add(trial)
             if records is not None and (curve := records.curve(trial)):
                 self._took_before.append(curve[-1].seconds / curve[-1].epoch)
                 for point in curve if trial.key not in done else ():
                     self._unsettled[trial.key].count(point)
 
-    def _add(self, trial: Trial) -> None:
+    def add(self, trial: Trial) -> None:
+        """The trial has still to be trained."""
         self._specs[trial.key] = trial.spec
         self._unsettled[trial.key] = _Unsettled(trial, epochs_to_train(trial, self._specs))
 
     def started(self, trial: Trial) -> None:
         """The trial's next epoch begins; a search may just have proposed the trial."""
+        alike = [each for each in self.to_come if each.opens_test == trial.opens_test]
+        if trial.key not in self._specs and alike:
+            self.to_come.remove(alike[0])
         if trial.key not in self._unsettled:
-            if alike := [each for each in self.to_come if each.opens_test == trial.opens_test]:
-                self.to_come.remove(next((each for each in alike if each.key == trial.key), alike[0]))
-            self._add(trial)
+            self.add(trial)
         self._epoch_began[trial.key] = self._wall()
         self._most_running = max(self._most_running, len(self._epoch_began))
 
@@ -178,11 +180,13 @@ class Progress:
             self._live.stop()
         self._print(self.summary())
 
-    def expect(self, trials: Sequence[Trial]) -> None:
-        """Those it does not know wait, such as stand-ins for what searches may ask for: they count in the time left."""
+    def expect(self, to_come: Sequence[Trial], trials: Sequence[Trial] = ()) -> None:
+        """Count as waiting, and in the time left: stand-ins for what searches may ask for, and these trials."""
         with self._lock:
-            known = {*self._sharing, *self._states}
-            self._clock.to_come = [trial for trial in trials if (trial.reads_from or trial.key) not in known]
+            self._clock.to_come = list(to_come)
+            for trial in [t for t in trials if t.reads_from is None and t.key not in {*self._sharing, *self._states}]:
+                self._clock.add(trial)
+            self._sharing |= Counter(trial.reads_from or trial.key for trial in trials)
 
     def started(self, trial: Trial) -> None:
         """Its line appears."""
@@ -214,11 +218,8 @@ class Progress:
                 best, of_trial = self._best[trial.variant] = min(reached, self._best.get(trial.variant, reached))
                 ending += f"; best so far {number(best)} validation perplexity, trial {of_trial}"
             self._states[trial.key] = state
-            if waits := state == "waiting" and trial.number is not None:  # as other trials of the search do
-                del self._states[trial.key]
-                self._clock.to_come.append(trial)
             self._running.pop(trial.key, None)
-            self._clock.settled(trial, resumable=state == "waiting" and not waits)
+            self._clock.settled(trial, resumable=state == "waiting")
             self._endings.append(f"{trial.tried}: {ending}")
         self._print(f"{trial.tried}: {ending}", summarized=True)
 

@@ -247,7 +247,7 @@ class _Started:
     def stop(self, allotment: Allotment) -> None:
         """Pass on how far the trials came that were under way when all was stopped."""
         for trial in list(self._trials.values()):
-            self.settled(trial, settled_record(trial, allotment))
+            self.settled(trial, settled_record(trial, allotment, waits=()))
 
 
 def serve(connection: Connection, source: TrialSource, listener: Listener) -> str | None:

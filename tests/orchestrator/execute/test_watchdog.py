@@ -159,6 +159,21 @@ def test_a_failure_on_test_replaces_the_record_of_a_trial_that_was_not_scored_th
     assert record is not None and record.status == "complete" and record.tested
 
 
+def test_a_trial_that_has_to_be_scored_on_test_keeps_its_record_where_nothing_can_train(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(make_place(tmp_path))
+    full = trials()["full"]
+    for _ in train(full.spec, out=Path("runs", full.key), test=False):
+        pass
+    before = (tmp_path / "runs" / full.key / "record.json").read_bytes()
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    run_trial(full, Allotment(tmp_path / "runs", 1.0, 0.5, checkpoint_seconds=1.0), lambda evaluation: None)
+    record = read_record(tmp_path / "runs" / full.key)
+    assert record is not None and (record.reason or "").startswith("ValueError: device cuda: torch sees no GPU here")
+    assert (tmp_path / "runs" / full.key / "record.unscored.json").read_bytes() == before
+
+
 @pytest.mark.parametrize("killed", [False, True])
 def test_a_trial_that_could_not_be_scored_on_test_is_not_trained_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: bool

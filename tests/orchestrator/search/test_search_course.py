@@ -15,8 +15,8 @@ import pytest
 from lm.record import Evaluation
 from lm.spec import Penalties
 from orchestrator.errors import CannotStartError
-from orchestrator.search.events import Asked, SearchTrial
-from orchestrator.search.ledger import MOST_FAILED_IN_A_ROW, Ledger, best, front, read_search_trials
+from orchestrator.search.events import Asked, Ended, Evaluated, SearchTrial
+from orchestrator.search.ledger import MOST_FAILED_IN_A_ROW, Ledger, best, front, read_search
 from orchestrator.search.optuna import export, importance
 from orchestrator.search.trial_source import SearchTrialSource
 from orchestrator.trials.trial import Trial
@@ -429,9 +429,35 @@ def test_what_a_longer_search_adds_to_the_ledger_is_not_of_a_shorter_one(tmp_pat
         source.settled(trial, train(trial, shelf, lambda e, t=trial: source.goes_on(t, e)))
     assert source.next() is not None, "it runs"
     assert [trial.state for trial in found(one, tmp_path)] == ["complete"] * 6 + ["running"]
-    within = read_search_trials(path_of(one, tmp_path), one)
-    assert within == before and state(one, within).ended
+    within = read_search(path_of(one, tmp_path), one)
+    assert list(within.trials) == before and within.ended
     assert SearchTrialSource([one], shelf, Facts()).next() is None  # type: ignore[arg-type]
+
+
+def test_a_search_that_another_went_on_with_ends_whatever_its_seconds_come_to(tmp_path: Path) -> None:
+    """A trial that is trained again, as if its folder was lost, may take less time than it had taken."""
+    one = task(space=RATES, sampler=RANDOM, scheduler=None, trials=None, training_hours=0.1)
+    ledger = Ledger(path_of(one, tmp_path), one, Facts().fingerprint(one.base.corpus))
+    ledger.append(Asked(asked=0, values={"optimizer.learning_rate": 5.0}, key="0" * 16))
+    ledger.append(Evaluated(evaluated=0, epoch=1, nats=5.0, seconds=400.0, goes_on=True))
+    ledger.append(Asked(asked=1, values={"optimizer.learning_rate": 10.0}, key="1" * 16))
+    assert not read_search(path_of(one, tmp_path), one).ended
+    ledger.append(Ended(ended=0, state="complete", nats=5.0, objectives=(5.0,), epochs=9, seconds=200.0, reason=None))
+    search = read_search(path_of(one, tmp_path), one)
+    assert [trial.number for trial in search.trials] == [0] and search.ended
+    assert SearchTrialSource([one], Shelf(tmp_path), Facts()).next() is None  # type: ignore[arg-type]
+
+
+def test_failures_without_end_are_the_end_for_a_longer_search_too(tmp_path: Path) -> None:
+    one = task(space=RATES, sampler=RANDOM, scheduler=None, trials=None, training_hours=1.0)
+    ledger = Ledger(path_of(one, tmp_path), one, Facts().fingerprint(one.base.corpus))
+    for number in range(MOST_FAILED_IN_A_ROW + 1):  # the last one by a search that a number of trials bounds
+        ledger.append(Asked(asked=number, values={"optimizer.learning_rate": 5.0}, key=None))
+        if number < MOST_FAILED_IN_A_ROW:
+            end = {"nats": None, "objectives": None, "epochs": 0, "seconds": 0.0, "reason": "no"}
+            ledger.append(Ended(ended=number, state="failed", **end))
+    search = read_search(path_of(one, tmp_path), one)
+    assert len(search.trials) == MOST_FAILED_IN_A_ROW and search.ended
 
 
 def test_several_objectives_give_a_front(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from lm.spec import TrainSpec
 from orchestrator.__main__ import app
 from orchestrator.execute.interrupt import Interrupt
 from orchestrator.execute.run_trial import Allotment, run_inline
-from orchestrator.search.ledger import best, ledger_path, read_search_trials
+from orchestrator.search.ledger import best, ledger_path, read_search_trials, stopped_early
 from orchestrator.search.task import SearchTask
 from orchestrator.search.trial_source import SearchTrialSource
 from orchestrator.sweep.searches import Search
@@ -164,6 +164,28 @@ def test_gc_frees_the_checkpoints_of_trials_that_a_search_stopped(place: Path) -
     assert "checkpoints\n" in CliRunner().invoke(app, ["runs", "gc"]).output
     assert not (held / "checkpoints").exists() and read_curve(held) == before
     assert searched(place / "runs")[2].trained == []
+
+
+def test_gc_takes_no_checkpoints_that_another_search_trains_or_that_lie_elsewhere(place: Path) -> None:
+    key, other = "0" * 16, "1" * 16
+
+    def line(number: int, key: str, epochs: int | None) -> str:
+        asked = json.dumps({"asked": number, "values": {}, "key": key}) + "\n"
+        end = {"ended": number, "state": "stopped", "nats": 5.0, "objectives": None, "epochs": epochs, "seconds": 1.0}
+        return asked if epochs is None else f"{asked}{json.dumps(end | {'reason': None})}\n"
+
+    task, elsewhere = '{"task": {}}\n', place / "elsewhere" / "checkpoints"
+    ledgers = place / "runs" / ".searches"
+    ledgers.mkdir(parents=True)
+    ends = line(0, key, 9) + line(1, other, 9) + line(2, key, 3) + line(3, "../elsewhere", 9) + line(4, "", 9)
+    (ledgers / "a.jsonl").write_text(task + ends)
+    (ledgers / "b.jsonl").write_text(task + line(0, other, None))
+    for folder in (place / "runs" / key, place / "runs" / other, place / "elsewhere", place / "runs"):
+        (folder / "checkpoints").mkdir(parents=True)
+    assert stopped_early(place / "runs") == {"../elsewhere": 9, "": 9, key: 9}
+    assert CliRunner().invoke(app, ["runs", "gc"]).exit_code == 0
+    assert elsewhere.exists() and (place / "runs" / "checkpoints").exists()
+    assert [path.parent.name for path in (place / "runs").glob("*/checkpoints")] == [other]
 
 
 def test_a_sweep_goes_on_with_a_damaged_ledger_and_keeps_it(place: Path, caplog: pytest.LogCaptureFixture) -> None:

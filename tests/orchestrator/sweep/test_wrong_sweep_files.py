@@ -321,7 +321,7 @@ def test_a_key_that_is_indented_too_far_belongs_further_out(tmp_path: Path) -> N
 def test_the_spec_of_a_trial_is_told_once_and_where_it_belongs(tmp_path: Path) -> None:
     spec = "corpus: {name: corpus}\nmodel: {layers: 1, embedding_size: 8, hidden_size: 8}\nepochs: 2\nseed: 1\n"
     said = "1: this is the spec of one trial, which `python -m lm train FILE` trains, and not a sweep"
-    assert errors_of(tmp_path, spec) == [said]
+    assert errors_of(tmp_path, spec) == [said] == errors_of(tmp_path, f"{spec}epoch: 3\n")
 
 
 def test_a_variant_with_the_bases_name_is_told_once(tmp_path: Path) -> None:

@@ -312,11 +312,24 @@ def test_the_record_of_a_failure_goes_from_the_storage_too_before_the_next_attem
     assert settled_record(trial("one"), allotment) is None
 
 
+def test_a_record_beside_a_failure_goes_from_the_storage_with_it_and_not_to_the_driver(tmp_path: Path) -> None:
+    storage, here, driver = Storage(str(tmp_path / "there")), tmp_path / "here", tmp_path / "driver"
+    for name in ("record.unscored.json", "log.txt"):
+        (here / "one").mkdir(parents=True, exist_ok=True)
+        (here / "one" / name).write_text("of an attempt")
+    storage.push("one", here)
+    storage.pull("one", driver, without=ONLY_TRAINING)
+    assert sorted(path.name for path in (driver / "one").iterdir()) == ["log.txt"]
+    (here / "one" / "record.unscored.json").unlink()
+    storage.push("one", here)
+    storage.pull("one", tmp_path / "worker")
+    assert sorted(path.name for path in (tmp_path / "worker" / "one").iterdir()) == ["log.txt"]
+
+
 def test_a_finished_trial_whose_storage_is_silent_for_a_moment_is_asked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else it would count as interrupted, and of a search the table would not be trained."""
-    monkeypatch.setattr("orchestrator.execute.run_trial._DRIVER_WAITS", (0.0,))
     allotment = Allotment(tmp_path / "here", 1.0, 0.0, 600.0, storage=str(tmp_path / "there"))
     write_failure(trial("one"), allotment, "it broke")
     Storage(str(tmp_path / "there")).push(trial("one").key, allotment.runs)
@@ -330,7 +343,9 @@ def test_a_finished_trial_whose_storage_is_silent_for_a_moment_is_asked_for_agai
         whole(self, key, runs, **options)
 
     monkeypatch.setattr(Storage, "pull", silent_at_first)
-    assert settled_record(trial("one"), allotment) is not None and len(asked) == 2
+    assert settled_record(trial("one"), allotment, waits=()) is None and len(asked) == 1
+    asked.clear()
+    assert settled_record(trial("one"), allotment, waits=(0.0,)) is not None and len(asked) == 2
 
 
 def test_what_a_stalled_attempt_left_is_there_for_the_next_one(tmp_path: Path) -> None:
