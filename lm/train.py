@@ -100,15 +100,19 @@ def _settled(spec: TrainSpec, out: Path) -> Record | None:
     text gave it another key. The record of a trial that only failed to be scored on test is what it was before.
     ValueError for the record of another trial.
     """
-    key, record = trial_key(spec, fingerprint_of(spec.corpus)), read_record(out)
+    record, unscored = read_record(out), out / UNSCORED
+    if record is None and not unscored.exists():
+        return None  # before the text is needed, which may have to be fetched
+    key = trial_key(spec, fingerprint_of(spec.corpus))
     if record is None or (record.status == "failed" and (record.key == key or record.spec == spec)):
-        if (out / UNSCORED).exists():
-            (out / UNSCORED).rename(out / RECORD)
+        if unscored.exists():
+            unscored.rename(out / RECORD)
         else:
-            (out / RECORD).unlink(missing_ok=True)
+            (out / RECORD).unlink()
         record = read_record(out)
     if record is not None and record.key != key:
         raise ValueError(f"{out}: holds the record of trial {record.key}, of another spec, text or version")
+    unscored.unlink(missing_ok=True)  # of an attempt that was killed before it wrote its failure
     return record
 
 

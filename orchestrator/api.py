@@ -253,7 +253,7 @@ def to_train(
     """The trials that a run would train, with their states, and the searches that it would run first."""
     state = expand(sweep, records)
     if fresh:
-        state = replace(state, searches=tuple(replace(search, trials=()) for search in state.searches))
+        state = replace(state, searches=tuple(replace(search, trials=(), went_on=False) for search in state.searches))
     trained = state.trained if fresh else unsettled(state.table, records)
     return [(trial, state_of(trial, records)) for trial in trained], [s for s in state.searches if not s.ended]
 

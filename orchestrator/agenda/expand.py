@@ -92,11 +92,9 @@ def expand(sweep: ScaledSweep, records: Records) -> SweepState:
 
 def _read_searches(sweep: ScaledSweep, records: Records) -> tuple[SearchState, ...]:
     """What the ledgers hold, of each within the budget of this sweep, so that budgets stay equal."""
-    facts, searches = Facts(), list[SearchState]()
-    for task in search_tasks(sweep):
-        path = ledger_path(records.root, task.key(facts.fingerprint(task.base.corpus)))
-        searches.append(read_search(path, task))
-    return tuple(searches)
+    facts, tasks = Facts(), search_tasks(sweep)
+    keys = [task.key(facts.fingerprint(task.base.corpus)) for task in tasks]
+    return tuple(read_search(ledger_path(records.root, key), task) for key, task in zip(keys, tasks, strict=True))
 
 
 def _with_found_values(sweep: ScaledSweep, searches: Sequence[SearchState]) -> tuple[Variant, ...]:
@@ -244,10 +242,11 @@ def what_is_left(sweep: ScaledSweep, state: SweepState, records: Records) -> Rem
 
 
 def search_trials_left(search: SearchState) -> int | None:
-    """How many trials of a search have not ended; None if hours alone bound it."""
-    if search.ended or search.task.trials is None:
-        return 0 if search.ended else None
-    return search.task.trials - sum(trial.state != "running" for trial in search.trials)
+    """How many trials of a search have not ended; None if hours alone bound it, and are not spent."""
+    running = sum(trial.state == "running" for trial in search.trials)
+    if search.asked_enough or search.task.trials is None:
+        return running if search.asked_enough else None
+    return search.task.trials - len(search.trials) + running
 
 
 def search_seconds_left(search: SearchState) -> float:

@@ -283,7 +283,9 @@ def write_failure(
                 if is_settled(trial, before):
                     _log.warning("%s failed (%s); its record, of another command, stays", trial.title, reason)
                     return True
-                if before is not None and before.status != "failed" and not train_again:
+                if train_again:
+                    (folder / UNSCORED).unlink(missing_ok=True)
+                elif before is not None and before.status != "failed":
                     with atomic(folder / UNSCORED) as temporary:
                         shutil.copyfile(folder / RECORD, temporary)
             write_text(folder / FAILURE, f"{reason}\n\n{details}".rstrip() + "\n")

@@ -121,10 +121,10 @@ def collect(
 
 
 def _has_ended(folder: Path, stopped: Mapping[str, int]) -> bool:
-    """Whether a trial is complete or diverged, or was stopped by a search and has trained no further epoch since."""
+    """Whether a trial is complete or diverged, or stands at the epoch after which a search stopped it."""
     record = read_own(folder)
     if record is None:
-        return max((point.epoch for point in read_curve(folder)), default=0) <= stopped.get(folder.name, -1)
+        return max((point.epoch for point in read_curve(folder)), default=0) == stopped.get(folder.name)
     return record.status != "failed"
 
 

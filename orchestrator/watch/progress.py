@@ -20,7 +20,7 @@ from rich.text import Text
 
 from lm.kept import say_once
 from lm.record import Evaluation, Record
-from orchestrator.trials.records import Records
+from orchestrator.trials.records import Records, is_settled
 from orchestrator.trials.trial import Listener, Trial, epochs_to_train, stage_epochs
 from orchestrator.words import in_words, number
 
@@ -289,7 +289,7 @@ def _ending(trial: Trial, record: Record | None) -> tuple[ProgressState, str]:
     """The state of a trial that ended, and how it ended."""
     if trial.stopped_early:
         return "stopped early", "stopped early"
-    if record is None:
+    if record is None or not (record.status == "failed" or is_settled(trial, record)):
         return "waiting", "stopped, can be resumed"
     if record.status != "complete":
         reason = (record.reason or "no reason given").strip().splitlines()

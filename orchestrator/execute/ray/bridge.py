@@ -26,7 +26,7 @@ from orchestrator.execute.run_trial import (
     settled_record,
     write_failure,
 )
-from orchestrator.trials.records import Records
+from orchestrator.trials.records import Records, is_settled
 from orchestrator.trials.trial import Listener, Trial
 
 PAUSES = (0.0, 10.0, 60.0)
@@ -142,7 +142,7 @@ class Queue(Searcher):
             self._try_again(trial, "ran out of memory beside others; it will be tried again alone")
             self._held.append(trial)
             return
-        if error and record is None:
+        if error and (record is None or not (record.status == "failed" or is_settled(trial, record))):
             self._died[trial.key] += 1
             if (deaths_so_far := self._died[trial.key]) <= len(PAUSES):
                 pause = PAUSES[deaths_so_far - 1]

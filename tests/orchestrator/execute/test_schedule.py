@@ -18,6 +18,7 @@ from orchestrator.execute.ray import ray_environment
 from orchestrator.execute.ray.bridge import PAUSES, Queue, train_in_worker
 from orchestrator.execute.run_trial import Allotment, Failure, write_failure
 from orchestrator.trials.trial import Trial
+from tests.support import tracking
 
 
 def trial(key: str, starts_from: str | None = None) -> Trial:
@@ -104,6 +105,17 @@ def test_the_record_of_an_earlier_failure_is_not_the_result_of_a_worker_that_die
     assert names(queue, "1") == ["a"]
     queue.on_trial_complete("1", error=True)
     assert heard.words == ["a stopped"] and names(queue, "2") == ["a"]
+
+
+def test_a_trial_whose_worker_died_while_it_was_scored_on_test_is_tried_again(allotment: Allotment) -> None:
+    heard, scored = Heard(), tracking.trial("full")
+    queue = Queue(FixedOrder([scored]), allotment, heard)
+    assert names(queue, "1") == [scored.key]
+    record = tracking.record(scored)
+    unscored = record.model_copy(update={"stages": tuple(stage.without_test() for stage in record.stages)})
+    tracking.leave(queue.records, scored, unscored)
+    queue.on_trial_complete("1", error=True)
+    assert heard.words == [f"{scored.key} stopped"] and names(queue, "2") == [scored.key]
 
 
 def test_once_the_budget_is_spent_a_trial_whose_worker_died_is_left_to_the_next_command(allotment: Allotment) -> None:

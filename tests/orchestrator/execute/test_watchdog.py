@@ -202,3 +202,22 @@ def test_a_trial_that_could_not_be_scored_on_test_is_not_trained_again(
     run_trial(full, allotment, epochs.append)
     record = read_record(tmp_path / "runs" / full.key)
     assert record is not None and record.status == "complete" and record.tested and epochs == []
+    assert not (tmp_path / "runs" / full.key / "record.unscored.json").exists()
+
+
+def test_a_copy_of_the_record_that_no_failure_followed_is_not_gone_back_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of an attempt that was killed between the two."""
+    monkeypatch.chdir(make_place(tmp_path))
+    full = trials()["full"]
+    folder = tmp_path / "runs" / full.key
+    for _ in train(full.spec, out=folder, test=False):
+        pass
+    (folder / "record.unscored.json").write_bytes((folder / "record.json").read_bytes())
+    for path in (folder / "weights").iterdir():
+        path.unlink()
+    for _ in range(2):
+        run_trial(full, Allotment(tmp_path / "runs", 1.0, 0.0, checkpoint_seconds=1.0), lambda evaluation: None)
+    record = read_record(folder)
+    assert record is not None and record.status == "complete" and record.tested

@@ -180,9 +180,14 @@ def test_gc_takes_no_checkpoints_that_another_search_trains_or_that_lie_elsewher
     ends = line(0, key, 9) + line(1, other, 9) + line(2, key, 3) + line(3, "../elsewhere", 9) + line(4, "", 9)
     (ledgers / "a.jsonl").write_text(task + ends)
     (ledgers / "b.jsonl").write_text(task + line(0, other, None))
+    points = [Evaluation("train", n, n, n, 1.0 * n, 1.0, 5.0, 5.0, 1.0, 1.0, False, True) for n in range(1, 10)]
     for folder in (place / "runs" / key, place / "runs" / other, place / "elsewhere", place / "runs"):
         (folder / "checkpoints").mkdir(parents=True)
+        write_curve(folder, points[:-1])
     assert stopped_early(place / "runs") == {"../elsewhere": 9, "": 9, key: 9}
+    assert CliRunner().invoke(app, ["runs", "gc"]).output == "0 bytes freed\n", "it is trained again from its beginning"
+    for folder in (place / "runs" / key, place / "runs" / other, place / "elsewhere", place / "runs"):
+        write_curve(folder, points)
     assert CliRunner().invoke(app, ["runs", "gc"]).exit_code == 0
     assert elsewhere.exists() and (place / "runs" / "checkpoints").exists()
     assert [path.parent.name for path in (place / "runs").glob("*/checkpoints")] == [other]

@@ -347,6 +347,10 @@ def test_the_trials_of_a_further_look_wait_and_take_time() -> None:
         progress.expect([], [two])
         assert progress.counts()["waiting"] == 1
         progress.started(two)
+        unscored = tuple(stage.without_test() for stage in record(two).stages)
+        progress.settled(two, record(two).model_copy(update={"stages": unscored}))
+        assert progress.counts()["waiting"] == 1, "it was interrupted while it was scored on test"
+        progress.started(two)
         progress.settled(two, record(two))
     assert lines(out)[-1] == "4 done"
 
