@@ -135,8 +135,8 @@ def run_inline(source: TrialSource, allotment: Allotment, listener: Listener, in
 def settled_record(trial: Trial, allotment: Allotment, waits: Sequence[float] = (2.0,)) -> Record | None:
     """A trial's record; None if it has none or it cannot be read.
 
-    What the report needs of the trial is brought from the storage first, if there is one; it is asked again after each
-    of the `waits`, while which nothing starts, if it is silent. An OSError is only logged.
+    What the report needs of the trial is brought from the storage first, if there is one. A silent one is asked again
+    after each of the `waits`, during which nothing starts; an OSError is only logged.
     """
     if (uri := allotment.storage) is not None:
         try:
