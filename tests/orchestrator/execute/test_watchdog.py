@@ -16,6 +16,7 @@ from lm.train import train
 from orchestrator.execute.run_trial import Allotment, run_trial, write_failure
 from orchestrator.execute.watchdog import forget_stalls, recorded_stall, stall_limit
 from orchestrator.trials.records import DISK_FULL
+from orchestrator.trials.trial import Trial
 from tests.orchestrator.execute.test_schedule import trial
 from tests.support.places import make_place, settle, trials
 
@@ -140,14 +141,20 @@ def test_a_failure_never_replaces_the_record_of_a_complete_trial(
     assert caplog.messages == ["full, seed 1 failed (its worker died); its record, of another command, stays"]
 
 
-def test_a_failure_on_test_replaces_the_record_of_a_trial_that_was_not_scored_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As one of a search has it: else the trial would fail with every command, and none would say why."""
+def trained_without_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trial:
+    """A complete trial that has only to be scored on test, in the current folder's `runs`."""
     monkeypatch.chdir(make_place(tmp_path))
     full = trials()["full"]
     for _ in train(full.spec, out=Path("runs", full.key), test=False):
         pass
+    return full
+
+
+def test_a_failure_on_test_replaces_the_record_of_a_trial_that_was_not_scored_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one of a search has it: else the trial would fail with every command, and none would say why."""
+    full = trained_without_test(tmp_path, monkeypatch)
     for path in Path("runs", full.key, "weights").iterdir():
         path.unlink()
     allotment = Allotment(tmp_path / "runs", 1.0, 0.0, checkpoint_seconds=1.0)
@@ -162,10 +169,7 @@ def test_a_failure_on_test_replaces_the_record_of_a_trial_that_was_not_scored_th
 def test_a_trial_that_has_to_be_scored_on_test_keeps_its_record_where_nothing_can_train(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(make_place(tmp_path))
-    full = trials()["full"]
-    for _ in train(full.spec, out=Path("runs", full.key), test=False):
-        pass
+    full = trained_without_test(tmp_path, monkeypatch)
     before = (tmp_path / "runs" / full.key / "record.json").read_bytes()
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     run_trial(full, Allotment(tmp_path / "runs", 1.0, 0.5, checkpoint_seconds=1.0), lambda evaluation: None)
@@ -178,10 +182,7 @@ def test_a_trial_that_has_to_be_scored_on_test_keeps_its_record_where_nothing_ca
 def test_a_trial_that_could_not_be_scored_on_test_is_not_trained_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: bool
 ) -> None:
-    monkeypatch.chdir(make_place(tmp_path))
-    full, epochs = trials()["full"], list[Evaluation]()
-    for _ in train(full.spec, out=Path("runs", full.key), test=False):
-        pass
+    full, epochs = trained_without_test(tmp_path, monkeypatch), list[Evaluation]()
     before = (tmp_path / "runs" / full.key / "record.json").read_bytes()
     allotment = Allotment(tmp_path / "runs", 1.0, 0.0, checkpoint_seconds=1.0)
 
@@ -209,11 +210,8 @@ def test_a_copy_of_the_record_that_no_failure_followed_is_not_gone_back_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As of an attempt that was killed between the two."""
-    monkeypatch.chdir(make_place(tmp_path))
-    full = trials()["full"]
+    full = trained_without_test(tmp_path, monkeypatch)
     folder = tmp_path / "runs" / full.key
-    for _ in train(full.spec, out=folder, test=False):
-        pass
     (folder / "record.unscored.json").write_bytes((folder / "record.json").read_bytes())
     for path in (folder / "weights").iterdir():
         path.unlink()
