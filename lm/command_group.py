@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Form = TypeVar("Form", bound=Part)
 T = TypeVar("T")
 
+_NUMBERS = {"int_parsing": "should be a whole number", "float_parsing": "should be a number"}
 CANNOT_WRITE = 5
 """The exit code of a command for which the disk is full, or that cannot write a folder."""
 
@@ -114,9 +115,9 @@ class CommandGroup(TyperGroup):
                 return super().invoke(ctx)
         except typer.BadParameter as error:
             if isinstance(error.__cause__, ValidationError):
-                got = error.__cause__.errors(include_url=False)[0]["input"]
-                said = error.message.removeprefix("Value error, ").removesuffix(".")
-                said = said.replace("Input should", "should", 1)
+                details = error.__cause__.errors(include_url=False)[0]
+                got, rule = details["input"], _NUMBERS.get(details["type"], error.message)
+                said = rule.removeprefix("Value error, ").removesuffix(".").replace("Input should", "should", 1)
                 error.message = said if repr(got) in said else f"{said}, got {got}"
                 error.__cause__ = None  # it is said, once, though this group may lie within another
             raise

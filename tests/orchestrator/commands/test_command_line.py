@@ -180,7 +180,7 @@ def test_the_schema_completes_the_base_and_leaves_changes_open() -> None:
     [
         (("sweep", ABLATION, "--jobs", "-1"), ("'--jobs': ", "-1")),
         (("plan", ABLATION, "--steps", "0"), ("'--steps': ", "0")),
-        (("plan", ABLATION, "--steps", "few"), ("'--steps': ", "few")),
+        (("plan", ABLATION, "--steps", "few"), ("'--steps': should be a whole number, got few\n",)),
     ],
 )
 def test_a_value_out_of_range_is_told_with_what_was_got(arguments: tuple[str, ...], said: tuple[str, ...]) -> None:
