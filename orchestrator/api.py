@@ -268,7 +268,7 @@ def set_trials_aside(state: SweepState, runs: Path) -> dict[Path, Path]:
         raise CannotStartError(f"--fresh: {held} is in use: a process trains in it")
     ledgers = [search.ledger for search in state.searches if search.ledger.exists()]
     moved = {path: set_aside(path, runs) for path in (*folders, *ledgers)}
-    for key in dict.fromkeys([*keys, *(trial.key for trial in state.table)]):
+    for key in keys:
         write_text(runs / key / FRESH, "")
     stages = [stage for trial in state.trained for stage in trial.spec.stages().values()]
     for key in (*keys, *(trial_key(stage, facts.fingerprint(stage.corpus)) for stage in stages)):
@@ -285,7 +285,7 @@ def folders_to_set_aside(state: SweepState, runs: Path) -> list[Path]:
 
 def _trained_or_searched(state: SweepState) -> list[str]:
     searched = (trial.key for search in state.searches for trial in read_search_trials(search.ledger) if trial.key)
-    return [*dict.fromkeys([*(trial.key for trial in state.trained), *searched])]
+    return [*dict.fromkeys([*(trial.key for trial in state.table), *searched])]
 
 
 def _put_back(moved: Mapping[Path, Path]) -> None:

@@ -30,7 +30,7 @@ def override(spec: TrainSpec, changes: Mapping[str, Any]) -> tuple[TrainSpec, li
     try:
         changed = TrainSpec.model_validate(data)
     except ValidationError as error:
-        problems += [_blame(problem, placed) for problem in problems_of(error, TrainSpec)]
+        problems += [_hinted(_blame(problem, placed), spec, changes) for problem in problems_of(error, TrainSpec)]
     return (spec, problems) if problems else (changed, [])
 
 
@@ -80,6 +80,15 @@ def _misplaced(spec: TrainSpec, path: str, changes: Mapping[str, Any]) -> str | 
     if name == "kind":
         return f"to change the kind, give the whole part: {above}: {{kind: ..., ...}}"
     return None
+
+
+def _hinted(problem: Problem, spec: TrainSpec, changes: Mapping[str, Any]) -> Problem:
+    """A part without its kind may have been meant to change some of its values, of which the first is named."""
+    path, *inside = map(str, problem.place)
+    changed = [*changes[path]] if isinstance(changes[path], dict) else []
+    if inside or not changed or not problem.text.startswith("missing key 'kind'") or value_at(spec, path) is None:
+        return problem
+    return Problem(problem.place, f"{problem.text}; to change one value, write {path}.{changed[0]}: ...")
 
 
 def _blame(problem: Problem, paths: Sequence[str]) -> Problem:

@@ -154,11 +154,7 @@ class Records:
     def find(self, trial: Trial) -> Record | None:
         """The record of a settled trial; its own, or cut out of the one that holds its stages."""
         _, record = self._held(trial)
-        try:
-            return record if record is None or record.key == trial.key else record.through(trial.key)
-        except KeyError as error:  # of a record without hashes that was changed by hand
-            say_once(f"{self.root}: {error.args[0]}")
-            return None
+        return None if record is None else self._cut(record, trial)
 
     def curve(self, trial: Trial) -> list[Evaluation]:
         """The learning curve so far of a settled or unfinished trial, its own stages only."""
@@ -220,12 +216,26 @@ class Records:
         return self.folder(trial.starts_from if holder is None or self.read(trial.starts_from) else holder)
 
     def _held(self, trial: Trial) -> tuple[str, Record] | tuple[None, None]:
-        """The key of the folder that holds the trial's stages, and the record there; none if its own is damaged."""
+        """The key of the folder that holds the trial's stages, and the record there; none if its own is damaged.
+
+        One that settles the trial comes first: its own may be of an attempt that failed.
+        """
         looks = [(key, *self._look(key)) for key in (trial.key, trial.reads_from) if key is not None]
-        for key, record, _ in looks:
-            if record is not None:
-                return key, record
-        return (None, None) if any(damaged for *_, damaged in looks) else self._inner(trial.key)
+        held = [(key, record) for key, record, _ in looks if record is not None]
+        if settled := next((pair for pair in held if is_settled(trial, self._cut(pair[1], trial))), None):
+            return settled
+        inner, record = (None, None) if any(damaged for *_, damaged in looks) else self._inner(trial.key)
+        if inner and record and (not held or is_settled(trial, self._cut(record, trial))):
+            return inner, record
+        return held[0] if held else (None, None)
+
+    def _cut(self, record: Record, trial: Trial) -> Record | None:
+        """A trial's part of a record that may be a longer trial's; None, with a warning, if that lacks its stage."""
+        try:
+            return record if record.key == trial.key else record.through(trial.key)
+        except KeyError as error:  # of a record without hashes that was changed by hand
+            say_once(f"{self.root}: {error.args[0]}")
+            return None
 
     def _inner(self, key: str) -> tuple[str, Record] | tuple[None, None]:
         """The first whole trial that went through the stages of the trial with this key, and its record."""

@@ -26,12 +26,12 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from filelock import FileLock
-from pyarrow import ArrowException
+from pyarrow import ArrowException, ArrowInvalid, parquet
 from pyarrow import fs as arrow
 
 from lm.files import WriteError, atomic, check_writable, disk_is_full, make_folder
-from lm.hashes import RECORD, UNSCORED, WEIGHTS
-from lm.record import Record
+from lm.hashes import CURVE, RECORD, UNSCORED, WEIGHTS
+from lm.record import Record, read_curve_table
 from orchestrator.errors import CannotStartError, redacted
 from orchestrator.trials.disk import FAILURE, STALLED, set_aside_damaged
 from orchestrator.trials.records import Records
@@ -170,6 +170,14 @@ class Storage:
         with self._named_errors():
             return _record(self._fs.open_input_stream(f"{key}/{RECORD}").read())
 
+    def evaluations(self, key: str) -> int:
+        """How many evaluations its learning curve of a trial has, 0 if it holds none that can be read."""
+        if not self.has(f"{key}/{CURVE}"):
+            return 0
+        with self._named_errors(), suppress(ArrowInvalid):
+            return int(parquet.read_metadata(self._fs.open_input_file(f"{key}/{CURVE}")).num_rows)
+        return 0
+
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
         if self.has(name):
@@ -219,17 +227,31 @@ def exchange(storage: Storage, planned: Callable[[], Sequence[Trial]], records: 
         storage.check_writable()
         while new := {key for trial in planned() for key in (trial.key, trial.starts_from) if key} - done:
             for key in sorted(new):
-                set_aside_damaged(records.folder(key))
-                record = records.read(key)
-                if key in there and (record is None or record.status == "failed" or not record.tested):
+                folder = records.folder(key)
+                set_aside_damaged(folder)
+                stored, kept = (_progress(record(key)) for record in (storage.record, records.read))
+                further = not (stored or kept) and _evaluations_to_go_on_from(folder) > storage.evaluations(key)
+                if key in there and (stored > kept or not (stored or kept or further)):
                     storage.pull(key, records.root, without=ONLY_TRAINING)
-                elif records.folder(key).exists() and not (key in there and storage.has(f"{key}/{RECORD}")):
+                elif folder.exists() and not stored:
+                    if key in there and further:
+                        storage.set_aside(key)
                     storage.push(key, records.root)
             done |= new
     except WriteError:
         raise
     except OSError as error:
         raise CannotStartError(str(error)) from error
+
+
+def _progress(record: Record | None) -> int:
+    """0 for a trial that is not trained or failed, 1 if it has only to be scored on test, 2 if it is settled."""
+    return 0 if record is None or record.status == "failed" else 1 + record.tested
+
+
+def _evaluations_to_go_on_from(folder: Path) -> int:
+    """How many evaluations the curve of a trial has that can be continued; 0 if it has no checkpoint."""
+    return read_curve_table(folder, ["epoch"]).num_rows if any((folder / CHECKPOINTS).glob("*")) else 0
 
 
 def fetch_unsettled(storage: Storage, key: str, records: Records) -> None:

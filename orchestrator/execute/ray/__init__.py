@@ -50,6 +50,8 @@ _ENVIRONMENT = {
 _LONGEST_NAME = "orch-01234567/ray/session_2026-01-31_12-00-00_123456_1234567/sockets/plasma_store"
 MOST_PATH_BYTES = 103 - len(_LONGEST_NAME) - 1
 """103 bytes is what the path of a socket may have on every system."""
+NOT_STARTED = "did not start"
+"""Begins what is said of a Ray that never ran."""
 _END_SECONDS = 15.0
 _KILL_SECONDS = 10.0
 _log = logging.getLogger(__name__)
@@ -131,9 +133,8 @@ def run_on_ray(
 
     def error(reason: str) -> RayLostError:
         whose = "Ray" if order.address is None else f"--address {order.address}: the cluster"
-        return RayLostError(
-            f"{whose} was lost: {reason}; finished trials are kept, run the same command again to continue"
-        )
+        what = reason if reason.startswith(NOT_STARTED) else f"was lost: {reason}"
+        return RayLostError(f"{whose} {what}; finished trials are kept, run the same command again to continue")
 
     try:
         with interrupt.stopping():
@@ -142,7 +143,12 @@ def run_on_ray(
             while (loss := _attempt(order, source(), started, interrupt)) is not None and interrupt.signal is None:
                 if first_loss is not None or order.address is not None:
                     raise error(loss)
-                _log.warning("Ray was lost (%s); it is started again, and trials go on from their checkpoints", loss)
+                if loss.startswith(NOT_STARTED):
+                    _log.warning("Ray %s; it is started once more", loss)
+                else:
+                    _log.warning(
+                        "Ray was lost (%s); it is started again, and trials go on from their checkpoints", loss
+                    )
                 first_loss = loss
     except CannotStartError as refusal:
         if first_loss is None:

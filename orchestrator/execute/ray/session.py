@@ -22,7 +22,7 @@ from lm.cpus import cpu_count
 from lm.data import CorpusError, fingerprint_of
 from orchestrator.errors import CannotStartError, RayLostError
 from orchestrator.execute.machine import PACKAGES, code_digest, gpu_slots
-from orchestrator.execute.ray import Order
+from orchestrator.execute.ray import NOT_STARTED, Order
 from orchestrator.execute.run_trial import Allotment
 from orchestrator.trials.storage import Storage
 
@@ -58,7 +58,7 @@ def start_ray(order: Order, shipped: Mapping[str, Any] | None = None) -> None:
         message = last_line(error)
         if order.address is None:
             way_out = "a machine that is too busy can be the reason; --executor inline trains without Ray"
-            raise RayLostError(f"it did not start: {message} ({way_out})") from error
+            raise RayLostError(f"{NOT_STARTED}: {message} ({way_out})") from error
         raise CannotStartError(f"--address {order.address}: {message}") from error
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-from lm.record import Record, opened
+from lm.record import opened
 from orchestrator.analysis.looks import LEVEL_OF_ERROR
 from orchestrator.analysis.noise import Errors, mean_interval
-from orchestrator.analysis.outcomes import Group, Outcomes, last_trained
+from orchestrator.analysis.outcomes import Group, Outcome, Outcomes, last_trained
 from orchestrator.report.markdown import Rows
 from orchestrator.report.pictures import Pictures
 from orchestrator.report.pictures.lines import Line, LinePanel, lines_figure
@@ -86,7 +86,8 @@ def _clause(outcomes: Outcomes, measure: str, first: str, last: str, error: floa
 def _lines(outcomes: Outcomes, dose: Dose, *, planned: bool = False) -> list[dict[str, float]]:
     """Variants that differ in this number alone: each with its number, in ascending order.
 
-    Those with a complete seed, or all that are `planned`: where a line ends must not depend on what came out.
+    Those with a complete seed that has the measure, or all that are `planned`: where a line ends must not depend on
+    what came out.
 
     The longest groups of them; of shorter ones, those with three or more.
     """
@@ -94,10 +95,12 @@ def _lines(outcomes: Outcomes, dose: Dose, *, planned: bool = False) -> list[dic
     for name in reversed(dose.of.split(".")):
         number = {name: number}
     groups: dict[str, list[tuple[float, str]]] = {}
+    # Compared at the same seed, with which more may vary, such as the text.
+    shared = set[int].intersection(*({outcome.trial.seed for outcome in group} for group in outcomes.values()))
     for variant, group in outcomes.items():
-        spec = group[0].trial.spec
+        spec = min(group, key=lambda outcome: (outcome.trial.seed not in shared, outcome.trial.seed)).trial.spec
         value = value_at(spec, dose.of)
-        if isinstance(value, int | float) and (planned or any(outcome.final for outcome in group)):
+        if isinstance(value, int | float) and (planned or _by_seed(group, dose.measure)):
             all_else = spec.model_dump_json(exclude={"seed": True, **number})
             groups.setdefault(all_else, []).append((float(value), variant))
     most = max([2, *map(len, groups.values())])
@@ -141,17 +144,19 @@ def _panel(
 
 
 def _by_seed(group: Group, measure: str) -> dict[int, float]:
-    """What is measured of each complete seed."""
+    """What is measured of each complete seed, but of those without it: a search may find a head that has no gates."""
+    values = {outcome.trial.seed: _measured(outcome, measure) for outcome in group}
+    return {seed: value for seed, value in values.items() if value is not None}
+
+
+def _measured(outcome: Outcome, measure: str) -> float | None:
+    if outcome.final is None or outcome.record is None:
+        return None
     if measure == "test_perplexity":
-        return {o.trial.seed: opened(o.final.test).perplexity for o in group if o.final}
-    if measure == "gate_variation":
-        return {o.trial.seed: _gates(o.record) for o in group if o.final and o.record}
-    return {o.trial.seed: float(dict(o.curve["terms"][-1].as_py())[measure]) for o in group if o.final}
-
-
-def _gates(record: Record) -> float:
-    """The variation of a mixture's gates on test, which a neural cache does not change and its stage does not have."""
-    return last_trained(record).measures["test"]["gate_variation_paper"]
+        return opened(outcome.final.test).perplexity
+    if measure == "gate_variation":  # a neural cache does not change it, and its stage does not have it
+        return last_trained(outcome.record).measures.get("test", {}).get("gate_variation_paper")
+    return dict(outcome.curve["terms"][-1].as_py()).get(measure)
 
 
 def _random_level(outcomes: Outcomes) -> list[tuple[float, str]]:

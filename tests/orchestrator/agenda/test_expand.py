@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from orchestrator.sweep.scaled import BEST_FOUND, select
 from orchestrator.trials.plan import plan, state_of
 from orchestrator.trials.records import Records
 from tests.support import tracking
-from tests.support.factories import settle
+from tests.support.factories import make_trial, settle
 from tests.support.found import BASE, SEARCH, TUNE, at_paper, find, within
 from tests.support.sweep_texts import read_text
 
@@ -269,6 +270,19 @@ def test_what_fresh_was_to_train_is_not_found_inside_another_trial_by_the_next_c
     assert not (records.root / ".old").exists(), "there was nothing to move"
     tracking.leave(records, short, tracking.record(short))
     assert records.find(short) is not None
+
+
+def test_fresh_moves_what_a_trial_left_that_is_read_from_another(records: Records) -> None:
+    """Of a sweep whose base it is; else the table would have the old number beside new ones."""
+    full, bare = make_trial(), make_trial("no fine-tuning", finetune=None)
+    settle(records.root, bare, 123.0)
+    settle(records.root, full, 100.0)
+    read = replace(bare, reads_from=full.key)
+    set_trials_aside(SweepState((), [full, read]), records.root)
+    assert [records.find(trial) for trial in (full, read)] == [None, None]
+    settle(records.root, full, 100.0)
+    whole = records.read(full.key)
+    assert whole is not None and records.find(read) == whole.through(bare.key)
 
 
 def test_a_trial_that_failed_is_not_tried_again_by_the_same_command(tmp_path: Path, records: Records) -> None:

@@ -45,6 +45,8 @@ match sys.argv[3].split(",")[times]:
         os._exit(9)
     case "lose":
         line.tell("lost", "its raylet ended")
+    case "not start":
+        line.tell("lost", "did not start: too busy")
     case "refuse":
         line.fail(CannotStartError("no room"))
     case "fail":
@@ -98,6 +100,7 @@ def test_what_was_under_way_is_given_out_again(
             "lose,lose",
             "Ray was lost: its raylet ended; finished trials are kept, run the same command again to continue",
         ),
+        ("not start,not start", "Ray did not start: too busy; finished trials are kept"),
         ("lose,refuse", "Ray was lost: its raylet ended; it could not be started again: no room; finished trials"),
     ],
 )

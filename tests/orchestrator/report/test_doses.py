@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lm.record import write_curve, write_record
-from lm.spec import BlendedAugmentedLoss, Cache, MixtureHead, SoftmaxHead
+from lm.spec import BlendedAugmentedLoss, Cache, Corpus, Dropout, MixtureHead, SoftmaxHead
 from orchestrator.analysis.looks import Looks
 from orchestrator.analysis.outcomes import read_outcomes
 from orchestrator.api import load_sweep
@@ -22,7 +22,7 @@ from orchestrator.sweep.published import Measure, Published
 from orchestrator.sweep.scaled import Dose
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
-from tests.support.factories import CACHE, make_curve, make_record, make_trial, number
+from tests.support.factories import CACHE, make_curve, make_record, make_trial, number, settle
 from tests.support.pages import NoArtist, a_sweep, write
 from tests.support.pages import answer as answer_of
 from tests.support.places import SWEEP
@@ -215,6 +215,37 @@ def test_what_a_gate_does_is_measured_on_test_in_each_line(cache: Cache | None, 
     folder, earlier = tmp_path / "looked", Looks((3,), ((1, 2),))
     looked = write(tmp_path, planned, baseline="code 0.001", doses=[dose], looks=earlier, folder=folder)
     assert ", 95% interval, 3 seeds" in answer_of(text) and ", 97.5% interval, 3 seeds" in answer_of(looked)
+
+
+def test_a_head_without_gates_as_a_search_may_find_has_no_line(tmp_path: Path) -> None:
+    planned = [
+        make_trial(f"output {output:g}", seed, dropout=Dropout(output=output), finetune=None)
+        for output in (0.2, 0.4)
+        for seed in (1, 2, 3)
+    ]
+    for trial in planned:
+        settle(tmp_path / "runs", trial, 100.0 + trial.seed)
+    doses = [Dose(of="dropout.output", measure="gate_variation"), Dose(of="dropout.output")]
+    text = write(tmp_path, planned, baseline="output 0.2", doses=doses)
+    assert "gate variation" not in text.lower() and "## Test perplexity by dropout.output" in text
+
+
+def test_variants_are_compared_at_a_seed_that_they_share(tmp_path: Path) -> None:
+    """The baseline has one seed more, and each seed another stretch of the text."""
+    planned = [
+        make_trial(f"output {output:g}", seed, dropout=Dropout(output=output), corpus=stretch(seed), finetune=None)
+        for output, seeds in ((0.4, (1, 2, 3)), (0.2, (2, 3)))
+        for seed in seeds
+    ]
+    for trial in planned:
+        settle(tmp_path / "runs", trial, 100.0 + trial.seed)
+    text = write(tmp_path, planned, baseline="output 0.4", doses=[Dose(of="dropout.output")])
+    rows = [line.split(" | ")[1] for line in section(text, "Test perplexity by dropout.output") if line[:3] == "| 0"]
+    assert rows == ["output 0.2", "output 0.4"]
+
+
+def stretch(seed: int) -> Corpus:
+    return Corpus(name="pydoc", train_tokens=1000, train_start=1000 * (seed - 1))
 
 
 def test_perplexity_has_verdicts_in_place_of_a_clause(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lm.record import token_nats_path, write_record
+from lm.record import Record, token_nats_path, write_record
 from lm.spec import Cache, Finetune, Repeats
 from lm.spec import trial as lm_spec
 from orchestrator.agenda.expand import unsettled
@@ -95,6 +95,33 @@ def test_without_its_test_score_a_trial_is_not_settled(tmp_path: Path) -> None:
     assert unsettled([full, bare], records) == [full]
     for outcome in read_outcomes([full, bare], records, full.variant).all:
         assert (outcome.status, outcome.reason, outcome.final) == ("missing", "test not opened yet", None)
+
+
+@pytest.mark.parametrize("reads", [True, False])
+@pytest.mark.parametrize("left", ["failed", "unscored"])
+def test_what_another_sweep_left_of_a_trial_gives_way_to_a_whole_trial_that_holds_it(
+    tmp_path: Path, left: str, reads: bool
+) -> None:
+    """Of a sweep whose base it is, where it trained on its own; this plan may only read it."""
+    full, bare = make_trial(), make_trial("no fine-tuning", finetune=None)
+    settle(tmp_path, bare, 90.0)
+    failure = make_record(bare, 90.0, status="failed", reason="killed")
+    write_record(tmp_path / bare.key, failure if left == "failed" else unscored(tmp_path, bare))
+    planned = dataclasses.replace(bare, reads_from=full.key if reads else None)
+    before = Records(tmp_path).find(planned)
+    assert before is not None and not is_settled(planned, before)
+    settle(tmp_path, full, 80.0)
+    records = Records(tmp_path)
+    whole = records.read(full.key)
+    assert whole is not None and records.find(planned) == whole.through(bare.key)
+    assert state_of(planned, records) == "done" and unsettled([full, planned], records) == []
+    assert records.holder(planned) == full.key
+
+
+def unscored(runs: Path, trial: Trial) -> Record:
+    record = Records(runs).read(trial.key)
+    assert record is not None
+    return record.model_copy(update={"stages": tuple(stage.without_test() for stage in record.stages)})
 
 
 def test_a_trial_goes_on_from_stages_that_lie_in_another_sweeps_record(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from orchestrator.trials.storage import (
     fetch_unsettled,
     transfer_order,
 )
+from orchestrator.trials.trial import Trial
 from tests.orchestrator.execute.test_sweep_end_to_end import place
 from tests.support.seen import eventually
 from tests.support.sweeps import SWEEP, finish, report, start
@@ -80,6 +81,12 @@ def written(runs: Path, *names: str) -> None:
         path = runs / "key" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{name} for the first time")
+
+
+def checkpoint(records: Records, of: Trial) -> None:
+    state = records.folder(of.key) / "checkpoints/00000001/state.pt"
+    state.parent.mkdir(parents=True)
+    state.write_text("state")
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -413,9 +420,45 @@ def test_a_finished_trial_is_sent_where_only_checkpoints_of_it_are(tmp_path: Pat
     here, there = Records(tmp_path / "here"), Records(tmp_path / "there")
     one = trial("one")
     leave(here, one, record(one))
-    written(there.root, f"{one.key}/checkpoints/00000001/state.pt")
+    checkpoint(there, one)
     exchange(Storage(str(there.root)), lambda: [one], here)
     assert there.find(one) == here.find(one) is not None
+
+
+def test_a_failure_replaces_no_result_and_a_result_every_failure(tmp_path: Path) -> None:
+    """Also a result that has only to be scored on test."""
+    here, there = Records(tmp_path / "here"), Records(tmp_path / "there")
+    scored, unscored = trial("scored"), trial("unscored")
+    leave(here, scored, record(scored))
+    whole = record(unscored)
+    leave(here, unscored, whole.model_copy(update={"stages": tuple(stage.without_test() for stage in whole.stages)}))
+    (here.folder(unscored.key) / "weights").mkdir()
+    (here.folder(unscored.key) / "weights/train.safetensors").write_text("weights")
+    for each in (scored, unscored):
+        leave(there, each, record(each, status="failed", reason="out of memory"), epochs=1)
+    exchange(Storage(str(there.root)), lambda: [scored, unscored], here)
+    for each in (scored, unscored):
+        kept = here.find(each)
+        assert kept is not None and kept.status == "complete" and there.find(each) == kept
+        assert there.curve(each) == here.curve(each) and len(here.curve(each)) > 1
+    assert (there.folder(unscored.key) / "weights/train.safetensors").exists()
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_an_unfinished_trial_that_has_come_further_here_is_sent(tmp_path: Path, failed: bool) -> None:
+    """As by commands without `--storage`; what the storage had is kept there."""
+    here, there = Records(tmp_path / "here"), Records(tmp_path / "there")
+    further, behind, lost = trial("further"), trial("behind"), trial("lost")
+    for each, epochs in ((further, 3), (behind, 1), (lost, 3)):
+        leave(here, each, epochs=epochs)
+        leave(there, each, *([record(each, status="failed", reason="killed")] if failed else []), epochs=2)
+    for each in (further, behind):
+        checkpoint(here, each)
+    exchange(Storage(str(there.root)), lambda: [further, behind, lost], here)
+    for side in (here, there):
+        assert [len(side.curve(each)) for each in (further, behind, lost)] == [3, 2, 2], "a curve alone goes on nowhere"
+    assert there.find(further) is None and (there.folder(further.key) / "checkpoints/00000001/state.pt").exists()
+    assert [path.name for path in (there.root / ".old").iterdir()] == [f"{further.key}-1"]
 
 
 def test_a_damaged_trial_is_fetched_once_more_and_never_sent(tmp_path: Path) -> None:
