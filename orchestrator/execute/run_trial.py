@@ -113,6 +113,7 @@ def run_inline(source: TrialSource, allotment: Allotment, listener: Listener, in
     os.environ["OMP_NUM_THREADS"] = str(allotment.threads)
     while interrupt.signal is None and (trial := source.next()) is not None:
         listener.started(trial)
+        forget_failure(trial, allotment)  # else Ctrl-C before training begins would make it count once more
 
         def report(evaluation: Evaluation, trial: Trial = trial) -> None:
             listener.evaluated(trial, evaluation)
@@ -151,7 +152,7 @@ def settled_record(trial: Trial, allotment: Allotment, waits: Sequence[float] = 
 
 
 def forget_failure(trial: Trial, allotment: Allotment) -> None:
-    """Remove the record of a trial's earlier failure: if its worker died at once, it would be taken for the result."""
+    """Remove the record of a trial's earlier failure, which would be the result of an attempt that leaves none."""
     try:
         record = Records(allotment.runs).read(trial.key)
         if record is not None and record.status == "failed":

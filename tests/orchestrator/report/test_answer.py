@@ -186,6 +186,15 @@ def test_one_seed_is_not_among_the_best_and_a_smaller_error_leaves_more() -> Non
     assert possibly_best(outcomes_of(tests), 1e-6) == ("full", "b")
 
 
+def test_variants_that_wait_for_trials_leave_more_that_may_be_the_best() -> None:
+    """Else half a sweep would name one where the whole sweep names two."""
+    tests = {"full": [60.0, 60.1, 60.2], "b": [59.7, 59.8, 59.6]}
+    half = outcomes_of(tests | {f"v{k}": [70.0, 71.0] for k in range(8)})
+    for name in [name for name in half if name not in tests]:
+        half[name] = tuple(replace(outcome, status="missing", record=None) for outcome in half[name])
+    assert possibly_best(outcomes_of(tests)) == ("b",) and possibly_best(half) == ("full", "b")
+
+
 def test_the_baseline_is_held_against_the_paper_by_where_one_more_seed_would_lie() -> None:
     rows, comparison = table({"full": [60.0, 61.0, 62.0], "other": [70.0, 71.0, 72.0]})
     for paper, how in (
