@@ -113,7 +113,6 @@ def run_inline(source: TrialSource, allotment: Allotment, listener: Listener, in
     os.environ["OMP_NUM_THREADS"] = str(allotment.threads)
     while interrupt.signal is None and (trial := source.next()) is not None:
         listener.started(trial)
-        forget_failure(trial, allotment)  # else Ctrl-C before training begins would make it count once more
 
         def report(evaluation: Evaluation, trial: Trial = trial) -> None:
             listener.evaluated(trial, evaluation)
@@ -175,6 +174,7 @@ def _train_or_fail(trial: Trial, allotment: Allotment, report: OnEvaluation) -> 
             again = "run the command again, which plans with the text as it is then"
             write_failure(trial, allotment, f"{TEXT_CHANGED} since the command began: {again}")
             return None
+        forget_failure(trial, allotment)
         (folder / FAILURE).unlink(missing_ok=True)
         try:
             _train(trial, allotment, report)

@@ -206,6 +206,23 @@ def test_a_trial_that_could_not_be_scored_on_test_is_not_trained_again(
     assert not (tmp_path / "runs" / full.key / "record.unscored.json").exists()
 
 
+def test_an_earlier_failure_is_not_the_result_of_an_attempt_that_ends_before_it_trains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by Ctrl-C while torch is imported."""
+    monkeypatch.chdir(make_place(tmp_path))
+    full, allotment = trials()["full"], Allotment(tmp_path / "runs", 1.0, 0.0, checkpoint_seconds=1.0)
+    write_failure(full, allotment, "killed")
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("orchestrator.execute.run_trial._train", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_trial(full, allotment, lambda evaluation: None)
+    assert read_record(tmp_path / "runs" / full.key) is None
+
+
 def test_a_copy_of_the_record_that_no_failure_followed_is_not_gone_back_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
