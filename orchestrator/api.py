@@ -263,7 +263,7 @@ def set_trials_aside(state: SweepState, runs: Path) -> dict[Path, Path]:
 
     Returns where each is now. CannotStartError, and nothing is moved, if a process trains in one of the folders.
     """
-    facts, keys, folders = Facts(), _trained_or_searched(state), folders_to_set_aside(state, runs)
+    facts, keys, folders = Facts(), _table_and_searched(state), folders_to_set_aside(state, runs)
     if (held := next((folder for folder in folders if is_held(folder / ".lock")), None)) is not None:
         raise CannotStartError(f"--fresh: {held} is in use: a process trains in it")
     ledgers = [search.ledger for search in state.searches if search.ledger.exists()]
@@ -280,10 +280,10 @@ def set_trials_aside(state: SweepState, runs: Path) -> dict[Path, Path]:
 
 def folders_to_set_aside(state: SweepState, runs: Path) -> list[Path]:
     """The trials' folders that `set_trials_aside` moves: those with more than its mark."""
-    return [runs / key for key in _trained_or_searched(state) if {p.name for p in (runs / key).glob("*")} - {FRESH}]
+    return [runs / key for key in _table_and_searched(state) if {p.name for p in (runs / key).glob("*")} - {FRESH}]
 
 
-def _trained_or_searched(state: SweepState) -> list[str]:
+def _table_and_searched(state: SweepState) -> list[str]:
     searched = (trial.key for search in state.searches for trial in read_search_trials(search.ledger) if trial.key)
     return [*dict.fromkeys([*(trial.key for trial in state.table), *searched])]
 

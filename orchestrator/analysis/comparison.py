@@ -137,17 +137,18 @@ def compare_variants(
     )
 
 
-def possibly_best(outcomes: Outcomes, error: float = LEVEL_OF_ERROR) -> tuple[str, ...]:
+def possibly_best(outcomes: Outcomes, error: float = LEVEL_OF_ERROR, searching: int = 0) -> tuple[str, ...]:
     """The variants that may have the lowest mean test loss, the best among them with probability 1 - `error`.
 
     Subset selection (Gupta 1965, "On some multiple decision rules", Technometrics 7): each that no other is surely
-    below, judged against all others at once, also those that only wait for trials. Only those count that may be
-    compared with the baseline, and of those that are equal in every seed the first.
+    below, judged against all others at once. Those that only wait for trials, or are still searched, take their share
+    of the error. Only those count that may be compared with the baseline, and of those that are equal in every seed the
+    first.
     """
     fair = [name for name in outcomes if not obstacles(outcomes, [name, outcomes.baseline]) and len(outcomes[name]) > 1]
     losses = {name: losses_on_test(outcomes[name]) for name in fair}
     losses = {name: losses[name] for name, first in statistics.first_of_equals(losses).items() if name == first}
-    waiting = sum(only_waits(outcomes, [name, outcomes.baseline]) for name in outcomes)
+    waiting = searching + sum(only_waits(outcomes, [name, outcomes.baseline]) for name in outcomes)
     best = []
     for name in losses:
         others = {other: each for other, each in losses.items() if other != name}

@@ -84,6 +84,7 @@ def run_trial(trial: Trial, allotment: Allotment, report: OnEvaluation) -> Failu
 
     Only what is no Exception, like the SystemExit that stops a worker, leaves this function.
     """
+    forget_failure(trial, allotment)
     if allotment.storage is None:
         return _train_or_fail(trial, allotment, report)
     try:
@@ -156,8 +157,9 @@ def forget_failure(trial: Trial, allotment: Allotment) -> None:
         record = Records(allotment.runs).read(trial.key)
         if record is not None and record.status == "failed":
             (allotment.runs / trial.key / RECORD).unlink(missing_ok=True)
-            if allotment.storage is not None:
-                Storage(allotment.storage).remove(f"{trial.key}/{RECORD}")
+            storage = None if allotment.storage is None else Storage(allotment.storage)
+            if storage is not None and (stored := storage.record(trial.key)) is not None and stored.status == "failed":
+                storage.remove(f"{trial.key}/{RECORD}")
     except (OSError, ValueError) as error:
         _log.warning("%s: the record of its earlier failure stays: %s", trial.title, redacted(error))
 
@@ -174,7 +176,6 @@ def _train_or_fail(trial: Trial, allotment: Allotment, report: OnEvaluation) -> 
             again = "run the command again, which plans with the text as it is then"
             write_failure(trial, allotment, f"{TEXT_CHANGED} since the command began: {again}")
             return None
-        forget_failure(trial, allotment)
         (folder / FAILURE).unlink(missing_ok=True)
         try:
             _train(trial, allotment, report)

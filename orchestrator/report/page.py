@@ -100,7 +100,7 @@ def write_report(
     references = ablation.reference_rows(outcomes)
     never = {name for search in report.searches if search.ended for name in search.task.variants} - {*outcomes}
     interactions = interaction_section(outcomes, sweep.ablation, error, left_out=never)
-    best = () if sweep.ablation.factors else possibly_best(outcomes, error)
+    best = () if sweep.ablation.factors else possibly_best(outcomes, error, len(searching))
     sentence = _answer(report, rows, comparison, interactions.rows, best)
     short = _summary(report, plain(sentence), rows)
     place, why_beside = place_for(folder, short, outcomes, if_fuller)

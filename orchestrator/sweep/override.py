@@ -85,10 +85,11 @@ def _misplaced(spec: TrainSpec, path: str, changes: Mapping[str, Any]) -> str | 
 def _hinted(problem: Problem, spec: TrainSpec, changes: Mapping[str, Any]) -> Problem:
     """A part without its kind may have been meant to change some of its values, of which the first is named."""
     path, *inside = map(str, problem.place)
-    changed = [*changes[path]] if isinstance(changes[path], dict) else []
-    if inside or not changed or not problem.text.startswith("missing key 'kind'") or value_at(spec, path) is None:
+    changed = [f"{path}.{name}" for name in changes[path]] if isinstance(changes[path], dict) else []
+    changes_one = bool(changed) and not inside and value_at(spec, changed[0]) is not ABSENT
+    if not changes_one or not problem.text.startswith("missing key 'kind'"):
         return problem
-    return Problem(problem.place, f"{problem.text}; to change one value, write {path}.{changed[0]}: ...")
+    return Problem(problem.place, f"{problem.text}; to change one value, write {changed[0]}: ...")
 
 
 def _blame(problem: Problem, paths: Sequence[str]) -> Problem:

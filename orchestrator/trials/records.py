@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -212,8 +213,8 @@ class Records:
         """The folder with stages that this trial continues, its own record's or a longer trial's; None if none."""
         if trial.starts_from is None:
             return None
-        holder, _ = self._inner(trial.starts_from)
-        return self.folder(trial.starts_from if holder is None or self.read(trial.starts_from) else holder)
+        own, (holder, _) = self.read(trial.starts_from), next(self._inner(trial.starts_from), (None, None))
+        return self.folder(trial.starts_from if holder is None or (own and own.status != "failed") else holder)
 
     def _held(self, trial: Trial) -> tuple[str, Record] | tuple[None, None]:
         """The key of the folder that holds the trial's stages, and the record there; none if its own is damaged.
@@ -222,12 +223,13 @@ class Records:
         """
         looks = [(key, *self._look(key)) for key in (trial.key, trial.reads_from) if key is not None]
         held = [(key, record) for key, record, _ in looks if record is not None]
-        if settled := next((pair for pair in held if is_settled(trial, self._cut(pair[1], trial))), None):
-            return settled
-        inner, record = (None, None) if any(damaged for *_, damaged in looks) else self._inner(trial.key)
-        if inner and record and (not held or is_settled(trial, self._cut(record, trial))):
-            return inner, record
-        return held[0] if held else (None, None)
+        inner = iter(()) if any(damaged for *_, damaged in looks) else self._inner(trial.key)
+        first: tuple[str, Record] | None = None
+        for key, record in itertools.chain(held, inner):
+            if is_settled(trial, self._cut(record, trial)):
+                return key, record
+            first = first or (key, record)
+        return first or (None, None)
 
     def _cut(self, record: Record, trial: Trial) -> Record | None:
         """A trial's part of a record that may be a longer trial's; None, with a warning, if that lacks its stage."""
@@ -237,12 +239,11 @@ class Records:
             say_once(f"{self.root}: {error.args[0]}")
             return None
 
-    def _inner(self, key: str) -> tuple[str, Record] | tuple[None, None]:
-        """The first whole trial that went through the stages of the trial with this key, and its record."""
+    def _inner(self, key: str) -> Iterator[tuple[str, Record]]:
+        """The whole trials that went through the stages of the trial with this key, and their records."""
         for holder in self._inner_stages.get(key, ()):
             if (record := self.read(holder)) is not None and not (self.folder(key) / FRESH).exists():
-                return holder, record
-        return None, None
+                yield holder, record
 
     def _look(self, key: str) -> tuple[Record | None, bool]:
         """The record in a trial's folder, and whether a file there is damaged, of which a warning is logged."""

@@ -25,8 +25,9 @@ from pathlib import Path, PurePosixPath
 from typing import TypeVar
 from urllib.parse import urlsplit
 
+import pyarrow as pa
 from filelock import FileLock
-from pyarrow import ArrowException, ArrowInvalid, parquet
+from pyarrow import ArrowException, parquet
 from pyarrow import fs as arrow
 
 from lm.files import WriteError, atomic, check_writable, disk_is_full, make_folder
@@ -174,9 +175,17 @@ class Storage:
         """How many evaluations its learning curve of a trial has, 0 if it holds none that can be read."""
         if not self.has(f"{key}/{CURVE}"):
             return 0
-        with self._named_errors(), suppress(ArrowInvalid):
-            return int(parquet.read_metadata(self._fs.open_input_file(f"{key}/{CURVE}")).num_rows)
+        with self._named_errors():
+            content = self._fs.open_input_stream(f"{key}/{CURVE}").read()
+        with suppress(ArrowException, OSError):
+            return int(parquet.read_metadata(pa.BufferReader(content)).num_rows)
         return 0
+
+    def progress(self, key: str) -> int:
+        """As `_progress`; 1 if its record cannot be read, which another version may have written."""
+        record = self.record(key)
+        unreadable = record is None and self.has(f"{key}/{RECORD}")
+        return 1 if unreadable else _progress(record, lambda: self.has(f"{key}/{UNSCORED}"))
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
@@ -223,19 +232,20 @@ def exchange(storage: Storage, planned: Callable[[], Sequence[Trial]], records: 
     """
     done: set[str] = set()
     try:
-        there = storage.keys()
+        keys = storage.keys()
         storage.check_writable()
         while new := {key for trial in planned() for key in (trial.key, trial.starts_from) if key} - done:
             for key in sorted(new):
                 folder = records.folder(key)
                 set_aside_damaged(folder)
-                stored, kept = (_progress(record(key)) for record in (storage.record, records.read))
-                further = not (stored or kept) and _evaluations_to_go_on_from(folder) > storage.evaluations(key)
-                if key in there and (stored > kept or not (stored or kept or further)):
+                here = _progress(records.read(key), (folder / UNSCORED).exists)
+                there = storage.progress(key) if key in keys else 0
+                if key in keys and here == there == 0 and _has_come_further(folder, key, storage):
+                    storage.set_aside(key)
+                    storage.push(key, records.root)
+                elif key in keys and (there > here or here == there == 0):
                     storage.pull(key, records.root, without=ONLY_TRAINING)
-                elif folder.exists() and not stored:
-                    if key in there and further:
-                        storage.set_aside(key)
+                elif folder.exists() and there == 0:
                     storage.push(key, records.root)
             done |= new
     except WriteError:
@@ -244,14 +254,17 @@ def exchange(storage: Storage, planned: Callable[[], Sequence[Trial]], records: 
         raise CannotStartError(str(error)) from error
 
 
-def _progress(record: Record | None) -> int:
-    """0 for a trial that is not trained or failed, 1 if it has only to be scored on test, 2 if it is settled."""
-    return 0 if record is None or record.status == "failed" else 1 + record.tested
+def _progress(record: Record | None, has_unscored: Callable[[], bool]) -> int:
+    """0 for a trial that is not trained, 1 if it has only to be scored on test, 2 if it is settled."""
+    if record is None or record.status == "failed":
+        return int(has_unscored())
+    return 1 + record.tested
 
 
-def _evaluations_to_go_on_from(folder: Path) -> int:
-    """How many evaluations the curve of a trial has that can be continued; 0 if it has no checkpoint."""
-    return read_curve_table(folder, ["epoch"]).num_rows if any((folder / CHECKPOINTS).glob("*")) else 0
+def _has_come_further(folder: Path, key: str, storage: Storage) -> bool:
+    """Whether an unfinished trial can be continued here, from a longer curve than the storage's."""
+    checkpoints = (folder / CHECKPOINTS).glob("[0-9]*/manifest.json")
+    return any(checkpoints) and read_curve_table(folder, ["epoch"]).num_rows > storage.evaluations(key)
 
 
 def fetch_unsettled(storage: Storage, key: str, records: Records) -> None:

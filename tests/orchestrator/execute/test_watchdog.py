@@ -6,6 +6,7 @@ import errno
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 import lm
 from lm.record import Evaluation, read_record
 from lm.train import train
-from orchestrator.execute.run_trial import Allotment, run_trial, write_failure
+from orchestrator.execute.run_trial import Allotment, run_trial, settled_record, write_failure
 from orchestrator.execute.watchdog import forget_stalls, recorded_stall, stall_limit
 from orchestrator.trials.records import DISK_FULL
 from orchestrator.trials.trial import Trial
@@ -206,12 +207,14 @@ def test_a_trial_that_could_not_be_scored_on_test_is_not_trained_again(
     assert not (tmp_path / "runs" / full.key / "record.unscored.json").exists()
 
 
+@pytest.mark.parametrize("storage", [None, "there"])
 def test_an_earlier_failure_is_not_the_result_of_an_attempt_that_ends_before_it_trains(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storage: str | None
 ) -> None:
     """As by Ctrl-C while torch is imported."""
     monkeypatch.chdir(make_place(tmp_path))
     full, allotment = trials()["full"], Allotment(tmp_path / "runs", 1.0, 0.0, checkpoint_seconds=1.0)
+    allotment = replace(allotment, storage=storage and str(tmp_path / storage))
     write_failure(full, allotment, "killed")
 
     def interrupted(*_: object) -> None:
@@ -220,7 +223,7 @@ def test_an_earlier_failure_is_not_the_result_of_an_attempt_that_ends_before_it_
     monkeypatch.setattr("orchestrator.execute.run_trial._train", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_trial(full, allotment, lambda evaluation: None)
-    assert read_record(tmp_path / "runs" / full.key) is None
+    assert settled_record(full, allotment) is None
 
 
 def test_a_copy_of_the_record_that_no_failure_followed_is_not_gone_back_to(

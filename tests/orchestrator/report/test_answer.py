@@ -193,6 +193,7 @@ def test_variants_that_wait_for_trials_leave_more_that_may_be_the_best() -> None
     for name in [name for name in half if name not in tests]:
         half[name] = tuple(replace(outcome, status="missing", record=None) for outcome in half[name])
     assert possibly_best(outcomes_of(tests)) == ("b",) and possibly_best(half) == ("full", "b")
+    assert possibly_best(outcomes_of(tests), searching=8) == ("full", "b")
 
 
 def test_the_baseline_is_held_against_the_paper_by_where_one_more_seed_would_lie() -> None:

@@ -82,6 +82,7 @@ WRONG = {
     "path into a value": ("{dropout.weight: 0.0}", "{epochs.last: 1}", "12: components.weight-dropping.off.epochs.last: 'epochs' is a value, not a part: it has no 'last'"),
     "path and its whole": ("{dropout.weight: 0.0}", "{dropout: {}, dropout.weight: 0.0}", "12: components.weight-dropping.off.dropout.weight: 'dropout' is replaced as a whole at the same time: write this value into it"),
     "a part without its kind": ("{dropout.weight: 0.0}", "{optimizer: {learning_rate: 1.0}}", "12: components.weight-dropping.off.optimizer: missing key 'kind' (one of sgd, sgd_halving, sgd_decay, sgd_plateau, nt_asgd, adam); to change one value, write optimizer.learning_rate: ..."),
+    "a part of another kind without it": ("{dropout.weight: 0.0}", "{optimizer: {decay: 0.9}}", "12: components.weight-dropping.off.optimizer: missing key 'kind' (one of sgd, sgd_halving, sgd_decay, sgd_plateau, nt_asgd, adam)"),
     "kind alone": ("{dropout.weight: 0.0}", "{optimizer.kind: sgd}", "12: components.weight-dropping.off.optimizer.kind: to change the kind, give the whole part: optimizer: {kind: ..., ...}"),
     "overridden value": ("{dropout.weight: 0.0}", "{dropout.weight: -1}", "12: components.weight-dropping.off.dropout.weight: should be greater than or equal to 0, got -1"),
     "inside a replaced part": ("window: 10,", "windw: 10,", "14: variants.neural cache.cache.windw: unknown key 'windw' (did you mean 'window'?)"),

@@ -116,6 +116,17 @@ def test_what_another_sweep_left_of_a_trial_gives_way_to_a_whole_trial_that_hold
     assert whole is not None and records.find(planned) == whole.through(bare.key)
     assert state_of(planned, records) == "done" and unsettled([full, planned], records) == []
     assert records.holder(planned) == full.key
+    cached = dataclasses.replace(make_trial("neural cache", cache=CACHE, finetune=None), starts_from=bare.key)
+    assert left != "failed" or records.source(cached) == tmp_path / full.key
+
+
+def test_of_the_whole_trials_that_hold_a_stage_the_first_that_settles_it_counts(tmp_path: Path) -> None:
+    bare, *holders = make_trial("bare", finetune=None), make_trial(), make_trial("cache", cache=CACHE)
+    first, second = sorted(holders, key=lambda trial: trial.key)
+    for holder in (first, second):
+        settle(tmp_path, holder, 80.0)
+    write_record(tmp_path / first.key, unscored(tmp_path, first))
+    assert Records(tmp_path).holder(bare) == second.key
 
 
 def unscored(runs: Path, trial: Trial) -> Record:

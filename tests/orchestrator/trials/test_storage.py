@@ -84,9 +84,10 @@ def written(runs: Path, *names: str) -> None:
 
 
 def checkpoint(records: Records, of: Trial) -> None:
-    state = records.folder(of.key) / "checkpoints/00000001/state.pt"
-    state.parent.mkdir(parents=True)
-    state.write_text("state")
+    folder = records.folder(of.key) / "checkpoints/00000001"
+    folder.mkdir(parents=True)
+    for name in ("state.pt", "manifest.json"):
+        (folder / name).write_text(name)
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -319,6 +320,15 @@ def test_the_record_of_a_failure_goes_from_the_storage_too_before_the_next_attem
     assert settled_record(trial("one"), allotment) is None
 
 
+def test_a_result_that_another_machine_sent_stays_although_the_trial_failed_here(tmp_path: Path) -> None:
+    allotment = Allotment(tmp_path / "here", 1.0, 0.0, 600.0, storage=str(tmp_path / "there"))
+    write_failure(trial("one"), allotment, "it broke")
+    leave(Records(tmp_path / "there"), trial("one"), record(trial("one")))
+    forget_failure(trial("one"), allotment)
+    stored = settled_record(trial("one"), allotment)
+    assert stored is not None and stored.status == "complete"
+
+
 def test_a_record_beside_a_failure_goes_from_the_storage_with_it_and_not_to_the_driver(tmp_path: Path) -> None:
     storage, here, driver = Storage(str(tmp_path / "there")), tmp_path / "here", tmp_path / "driver"
     for name in ("record.unscored.json", "log.txt"):
@@ -454,11 +464,42 @@ def test_an_unfinished_trial_that_has_come_further_here_is_sent(tmp_path: Path, 
         leave(there, each, *([record(each, status="failed", reason="killed")] if failed else []), epochs=2)
     for each in (further, behind):
         checkpoint(here, each)
+    (here.folder(lost.key) / "checkpoints/.00000001.tmp").mkdir(parents=True)  # of a command that was killed
     exchange(Storage(str(there.root)), lambda: [further, behind, lost], here)
     for side in (here, there):
         assert [len(side.curve(each)) for each in (further, behind, lost)] == [3, 2, 2], "a curve alone goes on nowhere"
     assert there.find(further) is None and (there.folder(further.key) / "checkpoints/00000001/state.pt").exists()
     assert [path.name for path in (there.root / ".old").iterdir()] == [f"{further.key}-1"]
+
+
+def test_a_damaged_curve_in_the_storage_stops_no_command(tmp_path: Path) -> None:
+    here, there = Records(tmp_path / "here"), Records(tmp_path / "there")
+    leave(here, trial("one"), epochs=1)
+    leave(there, trial("one"), epochs=2)
+    checkpoint(here, trial("one"))
+    path = there.folder(trial("one").key) / "curve.parquet"
+    path.write_bytes(path.read_bytes()[:-100] + b"x" * 92 + path.read_bytes()[-8:])
+    storage = Storage(str(there.root))
+    assert storage.evaluations(trial("one").key) == 0
+    exchange(storage, lambda: [trial("one")], here)
+    assert len(there.curve(trial("one"))) == 1
+
+
+def test_what_has_only_to_be_scored_again_and_what_cannot_be_read_is_replaced_by_no_less(tmp_path: Path) -> None:
+    here, there = Records(tmp_path / "here"), Records(tmp_path / "there")
+    unscored, newer = trial("unscored"), trial("newer")
+    leave(here, unscored, record(unscored, status="failed", reason="the disk is full"))
+    (here.folder(unscored.key) / "record.unscored.json").write_text("whole")
+    leave(there, unscored, record(unscored, status="failed", reason="killed"), epochs=1)
+    for side in (here, there):
+        leave(side, newer, record(newer))
+    path = there.folder(newer.key) / "record.json"
+    path.write_text(path.read_text().replace('"note"', '"remark": 1, "note"', 1))
+    before = path.read_bytes()
+    exchange(Storage(str(there.root)), lambda: [unscored, newer], here)
+    assert len(here.curve(unscored)) == len(there.curve(unscored)) == 3
+    assert (there.folder(unscored.key) / "record.unscored.json").read_text() == "whole"
+    assert path.read_bytes() == before and here.find(newer) is not None
 
 
 def test_a_damaged_trial_is_fetched_once_more_and_never_sent(tmp_path: Path) -> None:
