@@ -223,9 +223,10 @@ class Records:
         """
         looks = [(key, *self._look(key)) for key in (trial.key, trial.reads_from) if key is not None]
         held = [(key, record) for key, record, _ in looks if record is not None]
-        inner = iter(()) if any(damaged for *_, damaged in looks) else self._inner(trial.key)
+        trained = any(record.status != "failed" for _, record in held)
+        alone = trained or any(damaged for *_, damaged in looks)
         first: tuple[str, Record] | None = None
-        for key, record in itertools.chain(held, inner):
+        for key, record in itertools.chain(held, () if alone else self._inner(trial.key)):
             if is_settled(trial, self._cut(record, trial)):
                 return key, record
             first = first or (key, record)

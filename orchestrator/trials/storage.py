@@ -238,14 +238,14 @@ def exchange(storage: Storage, planned: Callable[[], Sequence[Trial]], records: 
             for key in sorted(new):
                 folder = records.folder(key)
                 set_aside_damaged(folder)
-                here = _progress(records.read(key), (folder / UNSCORED).exists)
-                there = storage.progress(key) if key in keys else 0
-                if key in keys and here == there == 0 and _has_come_further(folder, key, storage):
+                kept = _progress(records.read(key), (folder / UNSCORED).exists)
+                stored = storage.progress(key) if key in keys else 0
+                if key in keys and kept == stored == 0 and _has_come_further(folder, key, storage):
                     storage.set_aside(key)
                     storage.push(key, records.root)
-                elif key in keys and (there > here or here == there == 0):
+                elif key in keys and (stored > kept or kept == stored == 0):
                     storage.pull(key, records.root, without=ONLY_TRAINING)
-                elif folder.exists() and there == 0:
+                elif folder.exists() and stored == 0:
                     storage.push(key, records.root)
             done |= new
     except WriteError:

@@ -97,8 +97,7 @@ def test_without_its_test_score_a_trial_is_not_settled(tmp_path: Path) -> None:
         assert (outcome.status, outcome.reason, outcome.final) == ("missing", "test not opened yet", None)
 
 
-@pytest.mark.parametrize("reads", [True, False])
-@pytest.mark.parametrize("left", ["failed", "unscored"])
+@pytest.mark.parametrize(("left", "reads"), [("failed", True), ("failed", False), ("unscored", True)])
 def test_what_another_sweep_left_of_a_trial_gives_way_to_a_whole_trial_that_holds_it(
     tmp_path: Path, left: str, reads: bool
 ) -> None:
