@@ -42,6 +42,7 @@ _HINTS = {
     "a tab": ", because YAML indents with spaces",
     "mapping values are not allowed": " (text with ': ' and no quotes, a line indented too far, no blank after a ':'?)",
     "<block mapping start>": " (a line indented too far?)",
+    "expected ':'": " (no blank after a ':'?)",
 }
 """What mostly is the reason, by a part of the message."""
 
@@ -113,7 +114,7 @@ def read_yaml(text: str, name: str = "text") -> Document:
         rule = f"not YAML: character U+{error.character:04X} is not allowed"
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        if "end of stream" in (error.problem or ""):  # what began and never ended is the mistake
+        if re.search("end of stream|expected ':'", error.problem or ""):  # what began and never ended is the mistake
             mark = error.context_mark or mark
         line, place = 1 if mark is None else mark.line + 1, ()
         problem = "" if error.problem is None else error.problem.replace("character '\\t'", "a tab")

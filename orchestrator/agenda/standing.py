@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,6 +14,7 @@ from typing import Any, Literal
 from lm.hashes import CURVE, RECORD
 from lm.record import perplexity
 from orchestrator.agenda.expand import SweepState
+from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import SearchState
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.locks import Holder, is_held, lock_path, read_holder, sweep_locks
@@ -58,7 +59,7 @@ class TriedStanding:
 class SearchStanding:
     """How far a search has come; `trials` is None if time decides, `best_values` for a schedule, which changes.
 
-    `running` are its trials under way, or that an interrupt left so.
+    `running` are its trials under way, or, if `counts` has them `to resume`, those that an interrupt left so.
     """
 
     variant: str
@@ -78,8 +79,9 @@ class SearchStanding:
             values = ", ".join(f"{key} {value_in_words(value)}" for key, value in (self.best_values or {}).items())
             with_values = f", with {values}" if values else ""
             text += f"; best {number(self.best_valid_perplexity)} validation perplexity{with_values}"
+        now = "to resume" if "to resume" in self.counts else "running"
         for trial in self.running:
-            text += f"\n  running: trial {trial.number} ({trial.tries}), {counted(trial.epochs, 'epoch')}"
+            text += f"\n  {now}: trial {trial.number} ({trial.tries}), {counted(trial.epochs, 'epoch')}"
             if trial.valid_perplexity is not None:
                 text += f", {number(trial.valid_perplexity)} validation perplexity"
         return text
@@ -99,14 +101,19 @@ class SweepStanding:
     searches: tuple[SearchStanding, ...]
 
 
-def search_standing(search: SearchState) -> SearchStanding:
-    """Where a search stands."""
+def search_standings(searches: Iterable[SearchState]) -> tuple[SearchStanding, ...]:
+    """Where each of these searches stands, and whether a command runs it."""
+    return tuple(search_standing(search, _is_running(search)) for search in searches)
+
+
+def search_standing(search: SearchState, is_running: bool = True) -> SearchStanding:
+    """Where a search stands; unless a command runs it, what was under way is to resume."""
     best, task = search.best, search.task
     return SearchStanding(
         variant=task.title,
         asked=len(search.trials),
         trials=task.trials,
-        counts=dict(Counter(trial.state for trial in search.trials)),
+        counts=dict(Counter(_state(trial, is_running) for trial in search.trials)),
         best_valid_perplexity=None if best is None else best.valid_perplexity,
         best_values=None if best is None or task.population else dict(best.values),
         running=tuple(
@@ -115,6 +122,14 @@ def search_standing(search: SearchState) -> SearchStanding:
             if trial.state == "running"
         ),
     )
+
+
+def _is_running(search: SearchState) -> bool:
+    return is_held(search.ledger.with_suffix(".lock"))
+
+
+def _state(trial: SearchTrial, is_running: bool) -> str:
+    return "to resume" if trial.state == "running" and not is_running else trial.state
 
 
 def sweep_standing(sweep: ScaledSweep, state: SweepState, records: Records) -> SweepStanding:
@@ -132,7 +147,7 @@ def sweep_standing(sweep: ScaledSweep, state: SweepState, records: Records) -> S
         counts=dict(Counter(trial.state for trial in trials)),
         best=min(scored, key=lambda trial: trial.best_valid_perplexity or math.inf, default=None),
         trials=trials,
-        searches=tuple(map(search_standing, state.searches)),
+        searches=search_standings(state.searches),
     )
 
 
@@ -153,12 +168,13 @@ def trial_lines(standing: SweepStanding, searches: Sequence[SearchState]) -> lis
     """A line for each trial: those of searches first, as they were trained, then those of the table."""
     lines = []
     for search in searches:
-        task, seed = search.task, search.task.searching.training_seed
+        task, seed, is_running = search.task, search.task.searching.training_seed, _is_running(search)
         for t in search.trials:
             name = f"{task.title}: {task.in_words(t.values)}"
             spec, _ = search.generations.spec(t.values, t.parent)
             epochs = (spec or task.base).most_epochs
-            lines.append(TrialLine(name, t.number, seed, t.epochs, epochs, t.valid_perplexity, t.state))
+            state = _state(t, is_running)
+            lines.append(TrialLine(name, t.number, seed, t.epochs, epochs, t.valid_perplexity, state))
     return lines + [
         TrialLine(t.variant, None, t.seed, t.epoch, t.epochs, t.best_valid_perplexity, t.state_in_words)
         for t in standing.trials

@@ -89,7 +89,7 @@ def schema() -> None:
 def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
     """Print a line a trial and a search, and a summary. ValueError if a record cannot be read."""
     from orchestrator.agenda.expand import what_is_left
-    from orchestrator.agenda.standing import search_standing, seeds_advice
+    from orchestrator.agenda.standing import search_standings, seeds_advice
     from orchestrator.execute.machine import bfloat16_products
     from orchestrator.sweep.space import dimensions_of, range_in_words
     from orchestrator.trials.plan import Facts, changes_in_words, millions, state_in_words, state_of
@@ -113,8 +113,8 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
             print_table(("variant, after its search", "changes"), waiting)
         for path, dimension in sweep.searching.space.items():
             typer.echo(f"searched: {path} ({' or '.join(map(range_in_words, dimensions_of(dimension)))})")
-    for search in state.searches:
-        typer.echo(search_standing(search).in_words())
+    for search in search_standings(state.searches):
+        typer.echo(search.in_words())
     if trials:
         count, each = len({trial.variant for trial in trials}), f" x {counted(len(sweep.variant_seeds), 'seed')}"
         of = counted(count, "variant") + each
@@ -165,7 +165,7 @@ def plan_data(sweep: ScaledSweep, state: SweepState, records: Records) -> dict[s
     A variant that is being tuned has no trials yet: none is trained with the values of the file.
     """
     from orchestrator.agenda.expand import what_is_left
-    from orchestrator.agenda.standing import search_standing
+    from orchestrator.agenda.standing import search_standings
     from orchestrator.trials.plan import state_of
 
     names = ("variant", "change", "seed", "key", "parameters", "reads_from", "starts_from")
@@ -178,7 +178,7 @@ def plan_data(sweep: ScaledSweep, state: SweepState, records: Records) -> dict[s
         "question": sweep.question,
         "counts": dict(Counter(trial["state"] for trial in trials)),
         "trials": trials,
-        "searches": [asdict(search_standing(search)) for search in state.searches],
+        "searches": [asdict(search) for search in search_standings(state.searches)],
         "left": asdict(what_is_left(sweep, state, records)),
     }
 

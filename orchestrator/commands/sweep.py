@@ -92,7 +92,7 @@ def sweep(
 
 def _say_what_would_be_trained(scaled: ScaledSweep, options: Options, *, fresh: bool) -> None:
     from orchestrator.agenda.expand import expand
-    from orchestrator.agenda.standing import search_standing
+    from orchestrator.agenda.standing import search_standings
     from orchestrator.api import folders_to_set_aside, to_train
     from orchestrator.sweep.scaled import select
     from orchestrator.trials.records import Records, is_settled
@@ -109,8 +109,8 @@ def _say_what_would_be_trained(scaled: ScaledSweep, options: Options, *, fresh: 
             trials = [(trial, state) for trial, state in trials if not is_settled(trial, there.record(trial.key))]
     for trial, state in trials:
         typer.echo(f"{trial.key}  {trial.variant}, seed {trial.seed}: {state}")
-    for search in searches:
-        typer.echo(search_standing(search).in_words())
+    for search in search_standings(searches):
+        typer.echo(search.in_words())
     more = ", and what the searches ask for and find" if searches else ""
     typer.echo(f"{counted(len(trials), 'trial')} would be trained{more}; nothing was written")
     if moved:

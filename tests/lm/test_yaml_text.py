@@ -120,6 +120,10 @@ def test_a_duplicate_key_is_an_error_with_its_line_in_every_kind_of_file(tmp_pat
             "1: not YAML: mapping values are not allowed here "
             "(text with ': ' and no quotes, a line indented too far, no blank after a ':'?)",
         ),
+        (
+            "a: 1\nb:2\nc: 3\n",
+            "2: not YAML: while scanning a simple key could not find expected ':' (no blank after a ':'?)",
+        ),
         ('a: 1\nb: "two\nc: 3\n', "2: not YAML: while scanning a quoted scalar found unexpected end of stream"),
         (
             "a:\n  b: {x: 1}\n    c: 2",
@@ -140,6 +144,7 @@ def test_a_duplicate_key_is_an_error_with_its_line_in_every_kind_of_file(tmp_pat
         "comma",
         "tab",
         "colon",
+        "blank",
         "quote",
         "deeper",
     ],

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
-from orchestrator.agenda.standing import search_standing
+from orchestrator.agenda.standing import search_standing, search_standings
 from orchestrator.search.events import Asked, Ended, Evaluated, SearchTrial, apply
+from orchestrator.search.ledger import SearchState
+from orchestrator.trials.locks import holding_searches
 from tests.support import searching
 
 
@@ -22,3 +25,13 @@ def test_a_trial_that_runs_is_called_by_what_it_tries() -> None:
         "  running: trial 1 (model.hidden_size 16), 0 epochs",
         "  running: trial 2 (model.hidden_size 24), 1 epoch, 90.00 validation perplexity",
     ]
+
+
+def test_what_an_interrupt_left_is_to_resume_until_a_command_runs_the_search(tmp_path: Path) -> None:
+    task, trials = searching.task(), list[SearchTrial]()
+    apply(Asked(asked=0, values={"model.hidden_size": 8}, key="key0"), trials)
+    search = SearchState(task, tmp_path / "ledger.jsonl", trials)
+    words = "search for full: 1 of 12 trials: 1 {0}\n  {0}: trial 0 (model.hidden_size 8), 0 epochs"
+    assert search_standings([search])[0].in_words() == words.format("to resume")
+    with holding_searches([search.ledger]):
+        assert search_standings([search])[0].in_words() == words.format("running")
