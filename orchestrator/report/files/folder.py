@@ -152,7 +152,10 @@ def staged(folder: Path) -> Iterator[Path]:
 
 
 def _missing_from(folder: Path, summary: Summary, outcomes: Outcomes) -> str | None:
-    """Which trials of `folder` the new report lacks, in a line; trials of one search stand in for each other."""
+    """Which trials of `folder` the new report lacks, in a line.
+
+    A trial of a variant that has another name since is there; trials of one search stand in for each other.
+    """
     page = folder / PAGE
     if not page.exists():
         return None
@@ -165,23 +168,24 @@ def _missing_from(folder: Path, summary: Summary, outcomes: Outcomes) -> str | N
             if not reader.fieldnames:
                 raise ValueError("its trials.csv is empty")
             lines = [line for line in reader if line["status"] == "complete"]
-        trials = {(line["variant"], int(line["seed"])): line["key"] for line in lines}
+        trials = [(line["variant"], int(line["seed"]), line["key"]) for line in lines]
     except (ValueError, OSError, KeyError, csv.Error) as error:
         return f"{page} cannot be compared with this report ({str(error).partition(';')[0]})"
-    keys = {(o.trial.variant, o.trial.seed): o.trial.key for o in outcomes.all if o.final is not None}
+    complete = [outcome.trial for outcome in outcomes.all if outcome.final is not None]
+    keys, names = {trial.key for trial in complete}, {(trial.variant, trial.seed) for trial in complete}
     searched = {name for name, search in summary.searches.items() if earlier.searches.get(name, search) == search}
     missing = [
         variant
-        for (variant, seed), key in trials.items()
-        if keys.get((variant, seed)) != key and not (variant in searched and (variant, seed) in keys)
+        for variant, seed, key in trials
+        if key not in keys and not (variant in searched and (variant, seed) in names)
     ]
     if not missing:
         return None
     variants = list(dict.fromkeys(missing))
-    names = variants[:_MOST_NAMED] + [f"{len(variants) - _MOST_NAMED} more"] * (len(variants) > _MOST_NAMED)
+    said = variants[:_MOST_NAMED] + [f"{len(variants) - _MOST_NAMED} more"] * (len(variants) > _MOST_NAMED)
     return (
         f"{page} stays: {len(missing)} of its {counted(len(trials), 'complete trial')} would be lost (of "
-        f"{listed(names)}), because the file, the text or the numerics changed since, or they are not complete here"
+        f"{listed(said)}), because the file, the text or the numerics changed since, or they are not complete here"
     )
 
 

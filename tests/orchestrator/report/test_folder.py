@@ -91,6 +91,16 @@ def test_another_variant_of_the_same_name_is_another_trial(tmp_path: Path) -> No
     assert said in why(tmp_path, changed)
 
 
+def test_a_variant_under_another_name_is_not_lost(tmp_path: Path) -> None:
+    """As when the sweep file calls it otherwise; its trials have the same keys."""
+    report(tmp_path, sweep())
+    renamed = [replace(trial, variant={"b": "batch"}.get(trial.variant, trial.variant)) for trial in sweep()]
+    assert b"batch,2," in report(tmp_path, renamed)["trials.csv"]
+    swapped = [replace(trial, variant={"b": "full", "full": "b"}[trial.variant]) for trial in sweep()]
+    report(tmp_path, swapped)
+    assert "2 of its 4 complete trials would be lost (of full), " in why(tmp_path, sweep("full"))
+
+
 def test_a_page_that_cannot_be_compared_stays(tmp_path: Path) -> None:
     report(tmp_path, sweep())
     folder = tmp_path / "reports/x/mini"
