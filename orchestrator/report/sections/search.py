@@ -183,8 +183,11 @@ def _is_at_edge(key: str, dimension: Dimension, value: Any, spec: TrainSpec) -> 
 
 def trials_of_tuning(searches: Sequence[SearchState], variants: Sequence[str]) -> list[int]:
     """How many trials tuned each of these variants; a baseline that is still being tuned has the file's values."""
-    tuned = [s for s in searches if isinstance(s.task.searching, Tune) and s.ended and s.best is not None]
-    return [len(search.trials) for search in tuned if search.task.variant in variants]
+    trials: Counter[str] = Counter()
+    for search in searches:
+        if isinstance(search.task.searching, Tune) and search.ended and search.best is not None:
+            trials[search.task.variant] += len(search.trials)
+    return [count for variant, count in trials.items() if variant in variants]
 
 
 def hardly_chosen(searches: Sequence[SearchState]) -> list[str]:

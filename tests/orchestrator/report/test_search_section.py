@@ -210,6 +210,17 @@ def test_tuning_tells_every_variants_budget_and_what_is_not_tuned_for_it(tmp_pat
     assert "Not tuned" not in text
 
 
+def test_a_search_for_each_seed_is_told_with_all_its_sampler_seeds_and_trials(tmp_path: Path) -> None:
+    sweep = at_paper(tmp_path, TUNE.replace("tune:\n", "tune:\n  repeats: 2\n"))
+    records = Records(tmp_path / "runs")
+    for task in search_tasks(sweep):
+        find(records, task, (within(task), 4.0), (within(task, 0.7), 4.1))
+    text = page(tmp_path, *expand(sweep, records).searches)
+    assert "sampler seeds 0 to 1, one for each seed of the table, training seed" in text
+    assert "2 trials for each variant and each of these seeds" in text
+    assert answer(text).startswith("At laptop scale, after 4 trials of tuning each, ")
+
+
 def test_how_much_each_variant_was_tuned_and_whose_values_are_hardly_chosen(tmp_path: Path) -> None:
     sweep = at_paper(tmp_path, TUNE)
     records = Records(tmp_path / "runs")
