@@ -127,9 +127,12 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
         typer.echo(counts_in_words(len(trials), Counter(states), f" ({of})"))
     if any(trial.spec.precision == "bfloat16" for trial in trials) and bfloat16_products() == "slow":
         typer.echo("precision bfloat16: this CPU has no instructions for it, and trains slower than in float32")
+    left_out = {name: why for search in state.searches if search.ended for name, why in search.misfits.items()}
+    for name, why in left_out.items():
+        typer.echo(f"left out, because what the search found has nothing for it to change: {name} ({why})")
     if not state.waiting:
         typer.echo(left)
-        if (advice := seeds_advice(sweep)) is not None:
+        if (advice := seeds_advice(sweep, len(left_out))) is not None:
             typer.echo(advice)
 
 

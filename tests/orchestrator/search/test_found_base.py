@@ -112,7 +112,9 @@ HEADS = DESIGN.replace(
 HEADS = HEADS.replace("clip: {off: {optimizer.clip: 0.5}}", "head dropout: {off: {head.dropout: 0.0}}")
 
 
-def test_what_the_search_did_not_keep_is_not_taken_off(tmp_path: Path, records: Records) -> None:
+def test_what_the_search_did_not_keep_is_not_taken_off(
+    tmp_path: Path, records: Records, capsys: pytest.CaptureFixture[str]
+) -> None:
     sweep = at_paper(tmp_path, HEADS)
     (task,) = search_tasks(sweep)
     values = {RATE: 5.0, "head": "softmax", WEIGHT: 0.2}
@@ -120,6 +122,10 @@ def test_what_the_search_did_not_keep_is_not_taken_off(tmp_path: Path, records: 
     state = expand(sweep, records)
     names = {trial.variant for trial in state.trials}
     assert "no AR" in names and not any("head dropout" in name for name in names)
+    print_plan(sweep, state, records)
+    shown = capsys.readouterr().out
+    assert "nothing for it to change: no head dropout (head.dropout: unknown key 'dropout'" in shown
+    assert f"the baseline is in all {len(names) - 1} comparisons" in shown
     pictures = Pictures(tmp_path)
     section = search_section(state.searches, pictures)
     assert section is not None and "no head dropout" not in section.changed
