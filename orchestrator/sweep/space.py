@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from lm.spec import Part
-from lm.validation import NAME
+from lm.validation import NAME, shown
 from orchestrator.words import value_in_words
 
 Name = Annotated[str, Field(pattern=NAME, max_length=80)]
@@ -128,11 +128,20 @@ def _check_apart(ranges: tuple[Range, ...]) -> tuple[Range, ...]:
     return ranges
 
 
+def _check_no_bare_values(value: object) -> object:
+    """A list of plain values is a choice that lacks its kind."""
+    if isinstance(value, list) and value and all(isinstance(one, _Scalar) for one in value):
+        values = ", ".join(map(shown, value))
+        raise ValueError(f"a list here has ranges; values to choose from are {{kind: choice, among: [{values}]}}")
+    return value
+
+
 _Ranges = tuple[Annotated[Range, Field(discriminator="kind")], ...]
 Dimensions = Annotated[
     Annotated[Annotated[Dimension, Field(discriminator="kind")], Tag("one value")]
     | Annotated[_Ranges, Field(min_length=2), AfterValidator(_check_apart), Tag("ranges")],
     Discriminator(lambda value: "ranges" if isinstance(value, list | tuple) else "one value"),
+    BeforeValidator(_check_no_bare_values),
 ]
 Space = Annotated[dict[str, Dimensions], Field(min_length=1)]
 """By dotted path into the base a dimension, or ranges for different trials; applied in the file's order."""

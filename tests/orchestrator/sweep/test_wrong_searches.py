@@ -88,6 +88,7 @@ WRONG_SEARCHES = {
     "a start of what is not searched": ("head: mixture, size: small}]", "head: softmax, head.dropout: 0.1}]", "23: search.start.0.head.dropout: is not searched with the other values of this start"),
     "a start whose choice is open": ("head: mixture, size: small}]", "head.dropout: 0.1}]", "23: search.start.0.head.dropout: is not searched"),
     "a front without validation": ("  trials: 4\n", "  trials: 4\n  objectives: [parameters]\n", "10: search.objectives: should hold validation, by which the best values are chosen"),
+    "a choice without its kind": (RATE, "optimizer.clip: [1, null]", "11: search.space.optimizer.clip: a list here has ranges; values to choose from are {kind: choice, among: [1, null]}"),
     "one number written twice": (RATE, "optimizer.clip: {kind: choice, among: [1, 1.0]}", "11: search.space.optimizer.clip.among: among must hold distinct values, but options '1' and '1.0' are the same"),
     "fewer trials than the first round": ("seeds: [1, 2]", "seeds: {min: 2, max: 3, until: decided, total: 4}", "24: seeds.total: the first round alone has 5: `max` of the baseline and `min` of each variant, got 4"),
     "both": ("seeds: [1, 2]", "tune: {trials: 3, space: {batch_size: {kind: integer, low: 2, high: 9}}}\nseeds: [1, 2]", "24: tune: a sweep either searches (for the base) or tunes (every variant), not both"),
