@@ -20,8 +20,8 @@ from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.locks import Holder, is_held, lock_path, read_holder, sweep_locks
 from orchestrator.trials.plan import PlanStatus, state_in_words, state_of
 from orchestrator.trials.records import Records
-from orchestrator.trials.trial import Trial
-from orchestrator.words import counted, number, value_in_words
+from orchestrator.trials.trial import Trial, budget_of
+from orchestrator.words import counted, listed, number, value_in_words
 
 
 @dataclass(frozen=True)
@@ -219,12 +219,27 @@ def _standing(trial: Trial, names: Mapping[str, str], records: Records) -> Trial
     )
 
 
+def no_verdicts(sweep: ScaledSweep, trials: Sequence[Trial]) -> str | None:
+    """Which of the planned variants will get no verdict, and why; None if all may get one.
+
+    Those of one seed and those with another budget than the baseline are known before anything is trained.
+    """
+    baseline = {trial.seed: budget_of(trial.spec) for trial in trials if trial.variant == sweep.baseline.name}
+    others = [trial for trial in trials if trial.variant != sweep.baseline.name and trial.seed in baseline]
+    if not others:
+        return None
+    if max(Counter(trial.variant for trial in others).values()) == 1:
+        return "with one seed no change gets an interval or a verdict, because the noise of seeds is unknown"
+    apart = dict.fromkeys(t.variant for t in others if budget_of(t.spec) != baseline[t.seed])
+    if not apart:
+        return None
+    return f"no verdict on {listed(list(apart))}: other epochs, or another training text, than {sweep.baseline.name}"
+
+
 def seeds_advice(sweep: ScaledSweep, left_out: int = 0) -> str | None:
     """What more seeds of the baseline alone would bring; None if it has more, is in few comparisons, or lists others.
 
-    `left_out` is how many variants are not trained, because they do not fit what a search found.
-
-    The best number of seeds for what all others are compared with is that of one times the root of the others' number
+    `left_out` is how many variants are not trained, because they do not fit what a search found. The best number of seeds for what all others are compared with is that of one times the root of the others' number
     (Dunnett 1955, "A multiple comparison procedure for comparing several treatments with a control", JASA 50).
     """
     seeds, others = len(sweep.seeds), len(sweep.variants) - 1 - left_out

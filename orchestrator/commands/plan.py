@@ -89,7 +89,7 @@ def schema() -> None:
 def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
     """Print a line a trial and a search, and a summary. ValueError if a record cannot be read."""
     from orchestrator.agenda.expand import what_is_left
-    from orchestrator.agenda.standing import search_standings, seeds_advice
+    from orchestrator.agenda.standing import no_verdicts, search_standings, seeds_advice
     from orchestrator.execute.machine import bfloat16_products
     from orchestrator.sweep.space import dimensions_of, range_in_words
     from orchestrator.trials.plan import Facts, changes_in_words, millions, state_in_words, state_of
@@ -115,6 +115,8 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
             typer.echo(f"searched: {path} ({' or '.join(map(range_in_words, dimensions_of(dimension)))})")
     for search in search_standings(state.searches):
         typer.echo(search.in_words())
+    if (why := no_verdicts(sweep, trials)) is not None:
+        typer.echo(why)
     if trials:
         count, each = len({trial.variant for trial in trials}), f" x {counted(len(sweep.variant_seeds), 'seed')}"
         of = counted(count, "variant") + each

@@ -96,10 +96,20 @@ def test_plan_shows_a_line_a_trial_and_a_summary(tmp_path: Path) -> None:
     assert lines[1].split() == ["variant", "changes", "seed", "key", "parameters", "state"]
     assert sum("read from full" in line for line in lines) == 3
     assert sum("goes on from full" in line for line in lines) == 3
+    untold = "no fine-tuning and no NT-ASGD"
+    assert lines[-4] == f"no verdict on {untold}: other epochs, or another training text, than full"
     assert lines[-3:-1] == ["36 trials (12 variants x 3 seeds): 33 new, 3 read", "33 to train"]
     assert lines[-1].startswith(
         "the baseline is in all 11 comparisons: 'seeds: {baseline: 6, variants: 3}' makes intervals"
     )
+
+
+def test_plan_says_that_one_seed_gets_no_verdict(tmp_path: Path) -> None:
+    at = ("plan", ABLATION, "--scale", "paper", "--runs", str(tmp_path))
+    said = "with one seed no change gets an interval or a verdict, because the noise of seeds is unknown"
+    assert said in invoke(*at, "--seeds", "1")[1].splitlines()
+    assert "with one seed" not in invoke(*at, "--seeds", "1", "--only", "full")[1]
+    assert "no verdict" not in invoke(*at, "--only", "full", "--only", "no AR/TAR")[1]
 
 
 def test_plan_writes_specs(tmp_path: Path) -> None:
