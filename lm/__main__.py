@@ -65,13 +65,15 @@ def train(
 ) -> None:
     """Train the trial of SPEC.yaml, or go on with it; of a settled one only say so."""
     granted = grant_threads(threads)
+    from lm.checkpoint import has_checkpoint
     from lm.data import fingerprint_of
     from lm.spec import trial_key
     from lm.train import train as train_trial
 
-    spec = _read_spec(spec_file)
+    spec, folder = _read_spec(spec_file), out or Path("runs")
     try:
-        folder = out or Path("runs") / trial_key(spec, fingerprint_of(spec.corpus))
+        if out is None:
+            folder /= trial_key(spec, fingerprint_of(spec.corpus))
         points = train_trial(
             spec,
             out=folder,
@@ -92,7 +94,8 @@ def train(
     except (RuntimeError, MemoryError) as error:
         _refuse_memory(error)
     except KeyboardInterrupt:
-        print("interrupted; the same command goes on from the last checkpoint", file=sys.stderr)
+        goes_on = "goes on from the last checkpoint" if has_checkpoint(folder) else "starts again: no checkpoint yet"
+        print(f"interrupted; the same command {goes_on}", file=sys.stderr)
         raise SystemExit(130) from None
     record = read_record(folder)
     assert record is not None, "a trial that ended has a record"

@@ -91,6 +91,11 @@ def damage_of(folder: Path) -> str | None:
     return None
 
 
+def has_checkpoint(trial_folder: Path) -> bool:
+    """Whether a trial has one to go on from."""
+    return bool(_numbered(trial_folder / "checkpoints"))
+
+
 def remove_checkpoints(trial_folder: Path) -> None:
     """Drop the checkpoints of a trial that has settled."""
     shutil.rmtree(trial_folder / "checkpoints", ignore_errors=True)

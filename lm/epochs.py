@@ -50,12 +50,10 @@ def _train_epoch(stage: Stage, train_RB: Tensor, save: Callable[[Stage], None], 
         at.row += length
         at.epoch_tokens += targets_TB.numel()
         if time.perf_counter() - saved > checkpoint_seconds:
-            _check_finite(stage)
-            at.epoch_seconds += time.perf_counter() - begun
+            _check_finite(stage, begun)
             save(stage)
             saved = begun = time.perf_counter()
-    _check_finite(stage)  # reads from the device, so that the clock below sees finished work
-    at.epoch_seconds += time.perf_counter() - begun
+    _check_finite(stage, begun)
 
 
 def train_step(stage: Stage, input_TB: Tensor, targets_TB: Tensor, learning_rate: float) -> None:
@@ -134,8 +132,10 @@ def _reduced(loss: Tensor, reduction: Literal["mean", "sum_over_time"]) -> Tenso
     return loss.mean() * len(loss) if reduction == "sum_over_time" and loss.dim() else loss.mean()
 
 
-def _check_finite(stage: Stage) -> None:
-    step, learning_rate, norm = stage.failure.tolist()
+def _check_finite(stage: Stage, begun: float) -> None:
+    """Count the time since `begun`; DivergedError if a loss since then was not finite."""
+    step, learning_rate, norm = stage.failure.tolist()  # read from the device, so that the clock sees finished work
+    stage.at.epoch_seconds += time.perf_counter() - begun
     if step >= 0:
         raise DivergedError(
             Divergence(
@@ -144,7 +144,8 @@ def _check_finite(stage: Stage) -> None:
                 step=int(step),
                 learning_rate=learning_rate,
                 gradient_norm=norm if math.isfinite(norm) else None,
-            )
+            ),
+            seconds=stage.at.seconds,
         )
 
 
@@ -167,6 +168,7 @@ def _end_epoch(stage: Stage, valid_RB: Tensor) -> Evaluation:
             raise DivergedError(
                 Divergence(stage=at.stage, epoch=at.epoch, step=at.step, learning_rate=rate, gradient_norm=norm_mean),
                 f"{too_large('validation', valid, at.stage)}, epoch {at.epoch}" if math.isfinite(valid) else None,
+                at.seconds,
             )
         best = valid < at.best_nats
         if best:

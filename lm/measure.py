@@ -48,9 +48,9 @@ def measure(spec: TrainSpec, device: str = "auto", threads: int = 1, steps: int 
     if isinstance(spec.optimizer, NtAsgd) or spec.finetune is not None:
         stage.average = RunningAverage(model.weights())  # from some epoch on it is there, and takes memory
     started = time.perf_counter() - begun
-    trained, counted = _train_rate(stage, columns(corpus.train, spec.batch_size, chosen), steps)
-    valid_RB = columns(corpus.valid, spec.scoring.valid_columns, chosen)
-    test_RB = columns(corpus.test, spec.scoring.test_columns, chosen)
+    trained, counted = _train_rate(stage, columns(corpus.train, spec.batch_size, chosen, "batch_size"), steps)
+    valid_RB = columns(corpus.valid, spec.scoring.valid_columns, chosen, "scoring.valid_columns")
+    test_RB = columns(corpus.test, spec.scoring.test_columns, chosen, "scoring.test_columns")
     fit_head(model, valid_RB)  # once for a text in a trial, so outside of the rates
     valid_rate = _evaluation_rate(mean_nats, stage, valid_RB)
     test_rate = _evaluation_rate(token_nats, stage, test_RB)

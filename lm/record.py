@@ -206,6 +206,11 @@ class Record(Part):
         return all(stage.test is not None for stage in self.stages)
 
     @property
+    def unfinished_seconds(self) -> float:
+        """What the stage took that diverged, which has no result; 0 in records of older versions."""
+        return self.seconds - sum(stage.train_seconds + stage.evaluation_seconds for stage in self.stages)
+
+    @property
     def best_epochs(self) -> dict[str, int]:
         """The best epoch of the trial after each finished stage."""
         return {stage.name: stage.best_epoch for stage in self.stages}

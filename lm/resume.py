@@ -164,7 +164,7 @@ def take_over(trial: TrialState, source: Path) -> None:
     if trial.curve:
         write_curve(trial.out, trial.curve)
     if divergence is not None:
-        raise DivergedError(divergence, record.reason)
+        raise DivergedError(divergence, record.reason, record.unfinished_seconds)
     if trained:
         trial.model.load_weights(load_weights(weights_path(source, trained[-1].name), trial.device))
         trial.model.head.use_fitted(trained[-1].fitted)

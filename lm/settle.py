@@ -9,7 +9,8 @@ from lm import provenance
 from lm.checkout import commit
 from lm.checkpoint import remove_checkpoints
 from lm.files import LostWeightsError
-from lm.record import Record, read_curve, write_record
+from lm.hashes import CURVE
+from lm.record import Record, read_curve, write_curve, write_record
 from lm.resume import TrialState
 from lm.scoring import open_test
 from lm.spec import NUMERICS_VERSION, parameter_count
@@ -18,6 +19,11 @@ from lm.stage import DivergedError
 
 def settle(trial: TrialState, diverged: DivergedError | None) -> None:
     """Write the record of a trial whose stages have ended, and drop its checkpoints."""
+    if diverged is not None:  # the file may be of an attempt that came further, whose checkpoint is gone
+        if trial.curve:
+            write_curve(trial.out, trial.curve)
+        else:
+            (trial.out / CURVE).unlink(missing_ok=True)
     last = trial.curve[-1] if trial.curve else None
     record = Record(
         key=trial.key,
@@ -47,12 +53,15 @@ def open_settled(trial: TrialState, record: Record) -> None:
     if record.codebook != trial.codebook:
         raise LostWeightsError(f"{trial.out}: its weights need codebook {record.codebook}, not {trial.codebook}")
     trial.done, trial.curve = list(record.stages), read_curve(trial.out)
-    diverged = None if record.divergence is None else DivergedError(record.divergence, record.reason)
+    diverged = None
+    if record.divergence is not None:
+        diverged = DivergedError(record.divergence, record.reason, record.unfinished_seconds)
     write_record(trial.out, record.model_copy(update=_ending(trial, diverged)))
 
 
 def _ending(trial: TrialState, diverged: DivergedError | None) -> dict[str, Any]:
     """Score the remaining stages on test; then the fields of the record that depend on how training ended."""
+    unfinished = 0.0 if diverged is None else diverged.seconds
     try:
         open_test(trial)
     except DivergedError as error:
@@ -62,6 +71,6 @@ def _ending(trial: TrialState, diverged: DivergedError | None) -> dict[str, Any]
         "reason": None if diverged is None else str(diverged),
         "divergence": None if diverged is None else diverged.divergence,
         "stages": tuple(trial.done),
-        "seconds": sum(result.train_seconds + result.evaluation_seconds for result in trial.done),
+        "seconds": unfinished + sum(result.train_seconds + result.evaluation_seconds for result in trial.done),
         "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
     }

@@ -23,12 +23,16 @@ from lm.spec import Finetune, Sgd, TrainSpec
 
 
 class DivergedError(Exception):
-    """A loss stopped being finite, or too large for a perplexity; its message is the record's reason."""
+    """A loss stopped being finite, or too large for a perplexity; its message is the record's reason.
 
-    def __init__(self, divergence: Divergence, reason: str | None = None) -> None:
+    `seconds` were spent in the stage that it ended.
+    """
+
+    def __init__(self, divergence: Divergence, reason: str | None = None, seconds: float = 0.0) -> None:
         at = f"{divergence.stage}, epoch {divergence.epoch}, step {divergence.step}"
         super().__init__(reason or f"not finite in {at}")
         self.divergence = divergence
+        self.seconds = seconds
 
 
 def too_large(split: str, nats: float, stage: str) -> str:
@@ -60,6 +64,11 @@ class Position:
     averaging_from_epoch: int | None = None
     trigger_log: list[float] = field(default_factory=list)
     ended: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """Spent in this stage so far, in training and in scoring on validation."""
+        return self.train_seconds + self.epoch_seconds + self.evaluation_seconds
 
 
 @dataclass

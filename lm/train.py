@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import torch
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from lm import provenance
 from lm.analyzed import trained_stage
@@ -33,6 +35,7 @@ from lm.stage import DivergedError, Position, Stage, begin_stage
 from lm.trial_log import evaluation_in_a_line, logged
 
 CHECKPOINT_SECONDS = 600.0
+_log = logging.getLogger(__name__)
 
 
 def train(
@@ -69,7 +72,7 @@ def train(
     for problem in vocabulary_misfits(spec.head, vocabulary_size_of(spec.corpus)):
         raise ValueError(problem)
     make_folder(out)
-    with FileLock(out / ".lock"):
+    with _held(out):
         remove_temporaries(out, *(out / part for part in ("analyses", "checkpoints", "samples", "tokens", "weights")))
         settled = _settled(spec, out)
         if settled is not None:
@@ -91,6 +94,21 @@ def train(
             for evaluation in _train_all(trial, resume_from, checkpoint_seconds):
                 log(evaluation_in_a_line(evaluation))
                 yield evaluation
+
+
+@contextmanager
+def _held(out: Path) -> Iterator[None]:
+    """The trial's folder, for this process alone; waits for another, and says so."""
+    lock = FileLock(out / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        _log.warning("%s: another process trains this trial; waiting for it", out)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _settled(spec: TrainSpec, out: Path) -> Record | None:
@@ -231,9 +249,10 @@ def _begin(trial: TrialState, name: str) -> Stage:
 
 def _train_stage(trial: TrialState, stage: Stage, checkpoint_seconds: float) -> Iterator[Evaluation]:
     scoring, corpus = trial.spec.scoring, trial.corpus
-    train_RB = columns(corpus.train, trial.spec.batch_size, trial.device)
-    valid_RB = columns(corpus.valid, scoring.valid_columns, trial.device)
-    columns(corpus.test, scoring.test_columns, trial.device)  # too short a text is refused before it is needed
+    train_RB = columns(corpus.train, trial.spec.batch_size, trial.device, "batch_size")
+    valid_RB = columns(corpus.valid, scoring.valid_columns, trial.device, "scoring.valid_columns")
+    # Too short a test text is refused before it is needed.
+    columns(corpus.test, scoring.test_columns, trial.device, "scoring.test_columns")
     # The curve reaches the disk before the checkpoint: one that is an epoch ahead is cut at the next start.
     for evaluation in run_stage(stage, train_RB, valid_RB, lambda s: save(trial, s), checkpoint_seconds):
         trial.curve.append(evaluation)

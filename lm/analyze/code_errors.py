@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from lm.analyze.reading import read
 from lm.analyzed import CodeErrorsFound
@@ -40,7 +39,7 @@ class Tally:
     def add(self, outputs: Outputs, targets_TB: Tensor) -> None:
         """Count the errors of a window."""
         head = self.head
-        bits_TBC = F.linear(outputs.dropped[-1], head.weight_CH, head.bias_C) > 0
+        bits_TBC = head.logits(outputs) > 0
         wrong_TBC = bits_TBC != (head.codes.signs(targets_TB) > 0)
         wrong_TB = wrong_TBC.sum(dim=-1)
         scores_TBV = self.scorer.log_probabilities(outputs)

@@ -14,16 +14,15 @@ from lm.data.text import FEWEST_ROWS
 from lm.spec import Bptt, FixedBptt, VariableBptt
 
 
-def columns(tokens_N: npt.NDArray[np.int32], count: int, device: torch.device) -> Tensor:
+def columns(tokens_N: npt.NDArray[np.int32], count: int, device: torch.device, field: str = "") -> Tensor:
     """The text as `count` contiguous columns (R, B) on the device, the few last tokens that do not fit left out.
 
-    ValueError if a column would have fewer than `FEWEST_ROWS`.
+    ValueError if a column would have fewer than `FEWEST_ROWS`; it begins with the `field` of the spec, if one is named.
     """
     rows = len(tokens_N) // count
     if rows < FEWEST_ROWS:
-        raise ValueError(
-            f"{len(tokens_N)} tokens in {count} columns give {rows} rows; at least {FEWEST_ROWS} are needed"
-        )
+        problem = f"{len(tokens_N)} tokens in {count} columns give {rows} rows; at least {FEWEST_ROWS} are needed"
+        raise ValueError(f"{field}: {problem}" if field else problem)
     kept_BR = torch.from_numpy(tokens_N[: rows * count].astype(np.int64)).view(count, rows)
     return kept_BR.t().contiguous().to(device)
 

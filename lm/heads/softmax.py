@@ -65,7 +65,7 @@ class Softmax(OutputHead):
                 assert_never(self.augmented)
 
     def _both_losses(self, spec: AugmentedLoss, outputs: Outputs, targets_TB: Tensor) -> tuple[Tensor, Tensor]:
-        """The exact loss and the KL (T, B) from one product of logits, both at least in float32."""
+        """The exact loss and the KL (T, B) from one product of logits, in float32 at least, or as `precision` says."""
         hidden_TBH = outputs.dropped[-1]
         wide = torch.promote_types(hidden_TBH.dtype, torch.float32)
         if self._in_blocks(spec, hidden_TBH):

@@ -250,6 +250,16 @@ def test_another_trial_in_the_folder_exits_with_2(corpus_folder: Path, tmp_path:
     assert result.exit_code == 2 and "of another spec, text or version" in result.stderr
 
 
+def test_interrupted_before_a_checkpoint_says_so(
+    corpus_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec_file = write_spec(tmp_path / "spec.yaml", tiny_spec(corpus_folder, epochs=1))
+    monkeypatch.setattr("lm.epochs.train_step", mock.Mock(side_effect=KeyboardInterrupt))
+    result = invoke("train", spec_file, "--out", tmp_path / "run")
+    assert result.exit_code == 130
+    assert result.stderr == "interrupted; the same command starts again: no checkpoint yet\n"
+
+
 def test_interrupted_exits_with_130_and_goes_on(corpus_folder: Path, tmp_path: Path) -> None:
     spec = tiny_spec(corpus_folder, optimizer=AVERAGING, epochs=400)
     arguments = ("train", write_spec(tmp_path / "spec.yaml", spec), "--out", tmp_path / "run", "--threads", "1")

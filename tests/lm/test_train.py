@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
+import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -15,6 +18,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from filelock import FileLock
 from torch import Tensor
 
 import lm.epochs
@@ -475,8 +479,40 @@ def test_a_trial_whose_loss_is_not_finite_is_settled_as_diverged(
     assert record.divergence.step == step > 0
     assert record.divergence.learning_rate == pytest.approx(rate, rel=1e-6)
     assert record.divergence.gradient_norm == (pytest.approx(norm, rel=1e-6) if math.isfinite(norm) else None)
+    assert record.seconds == record.unfinished_seconds > 0.0, "what it cost before it diverged"
     strict_json(tmp_path)
     assert run(spec, tmp_path) == [] and not (tmp_path / "checkpoints").exists()
+
+
+def test_a_trial_that_another_process_trains_is_waited_for(
+    corpus_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    taken = threading.Event()
+
+    def hold() -> None:
+        with FileLock(tmp_path / ".lock"):
+            taken.set()
+            time.sleep(0.5)
+
+    other = threading.Thread(target=hold)
+    other.start()
+    assert taken.wait(60.0) and len(run(tiny_spec(corpus_folder, epochs=1), tmp_path)) == 1
+    other.join()
+    assert f"{tmp_path}: another process trains this trial; waiting for it" in caplog.text
+
+
+def test_a_divergence_keeps_no_curve_of_an_attempt_without_checkpoint(corpus_folder: Path, tmp_path: Path) -> None:
+    spec = tiny_spec(corpus_folder)
+    longer = train(spec, out=tmp_path, device="cpu")
+    next(longer), next(longer)
+    longer.close()
+    shutil.rmtree(tmp_path / "checkpoints")
+    assert len(read_curve(tmp_path)) == 2
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lm.epochs, "validation_nats", lambda *given: math.nan)
+        assert list(train(spec, out=tmp_path, device="cpu")) == []
+    assert settled(tmp_path).status == "diverged"
+    assert read_curve(tmp_path) == [] and "curve.parquet" not in settled(tmp_path).hashes
 
 
 def test_divergence_in_fine_tuning_leaves_what_ended_before(corpus_folder: Path, tmp_path: Path) -> None:
@@ -489,6 +525,8 @@ def test_divergence_in_fine_tuning_leaves_what_ended_before(corpus_folder: Path,
     assert record.divergence is not None and record.divergence.stage == "finetune-1"
     assert record.divergence.epoch == 4 and record.divergence.step > curve[-1].step
     assert record.divergence.learning_rate > 1e5
+    of_train = record.stages[0].train_seconds + record.stages[0].evaluation_seconds
+    assert record.seconds == pytest.approx(of_train + record.unfinished_seconds) and record.unfinished_seconds > 0.0
 
     longer = tiny_spec(corpus_folder, optimizer=decayed, finetune=tuned | {"repeats": 2})
     run(longer, tmp_path / "whole")
@@ -548,9 +586,9 @@ def test_what_cannot_be_trained_is_said_before_training(corpus_folder: Path, tmp
     with pytest.raises(CorpusError, match="neither a named corpus"):
         run(tiny_spec("no such corpus"), tmp_path / "a")
     for changes, text in (
-        ({"batch_size": 900}, "tokens in 900 columns give 1 rows"),
-        ({"scoring": {"valid_columns": 200}}, "tokens in 200 columns give 1 rows"),
-        ({"scoring": {"test_columns": 150}}, "tokens in 150 columns give 1 rows"),
+        ({"batch_size": 900}, r"^batch_size: \d+ tokens in 900 columns give 1 rows"),
+        ({"scoring": {"valid_columns": 200}}, r"^scoring.valid_columns: \d+ tokens in 200 columns give 1 rows"),
+        ({"scoring": {"test_columns": 150}}, r"^scoring.test_columns: \d+ tokens in 150 columns give 1 rows"),
     ):
         with pytest.raises(ValueError, match=text):
             run(tiny_spec(corpus_folder, **changes), tmp_path / "b")
