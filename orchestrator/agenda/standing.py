@@ -236,14 +236,13 @@ def no_verdicts(sweep: ScaledSweep, trials: Sequence[Trial]) -> str | None:
     return f"no verdict on {listed(list(apart))}: other epochs, or another training text, than {sweep.baseline.name}"
 
 
-def seeds_advice(sweep: ScaledSweep, left_out: int = 0) -> str | None:
+def seeds_advice(sweep: ScaledSweep, trials: Sequence[Trial]) -> str | None:
     """What more seeds of the baseline alone would bring; None if it has more, is in few comparisons, or lists others.
 
-    `left_out` is how many variants are not trained, because they do not fit what a search found. The best number of
-    seeds for what all others are compared with is that of one times the root of the others' number (Dunnett 1955, "A
-    multiple comparison procedure for comparing several treatments with a control", JASA 50).
+    The best number of seeds for what all others are compared with is that of one times the root of the others' number
+    (Dunnett 1955, "A multiple comparison procedure for comparing several treatments with a control", JASA 50).
     """
-    seeds, others = len(sweep.seeds), len(sweep.variants) - 1 - left_out
+    seeds, others = len(sweep.seeds), len({trial.variant for trial in trials} - {sweep.baseline.name})
     more = min(2 * seeds, round(seeds * math.sqrt(others)))
     counted_up = sweep.seeds == sweep.variant_seeds == tuple(range(1, seeds + 1))  # as the numbers of the advice are
     if seeds < 2 or others < 3 or len(sweep.looks) > 1 or not counted_up:

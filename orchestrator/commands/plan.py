@@ -134,7 +134,7 @@ def print_plan(sweep: ScaledSweep, state: SweepState, records: Records) -> None:
         typer.echo(f"left out, because what the search found has nothing for it to change: {name} ({why})")
     if not state.waiting:
         typer.echo(left)
-        if (advice := seeds_advice(sweep, len(left_out))) is not None:
+        if (advice := seeds_advice(sweep, trials)) is not None:
             typer.echo(advice)
 
 

@@ -118,7 +118,7 @@ def write_report(
         write_summary(staging, short)
     remove_contained(folder, place, short, outcomes)
     changes = _in_percent(rows)
-    judges = bool(changes or report.dose_clauses)
+    judges = bool(changes or report.dose_clauses or any(row.effect.interval for row in interactions.rows))
     return Report(place / PAGE, short.answer, short.verdicts, why_beside, not pictures.missing, changes, judges)
 
 
@@ -202,6 +202,7 @@ def _answer(
         sweep.named_scale,
         tuning=trials_of_tuning(searches, list(outcomes)),
         hardly_chosen=hardly_chosen(searches),
+        untuned=list(dict.fromkeys(s.task.variant for s in searches if s.ended and s.best is None)),
         interactions=interactions,
         best=best,
         published=rows[0].published_test if sweep.published_scale else None,

@@ -46,7 +46,7 @@ _KINDS: dict[str, type[Searching]] = {"search": Search, "tune": Tune}
 
 
 def search_problems(sweep: Sweep, scale_name: str, variants: Sequence[Variant]) -> Iterator[Problem]:
-    """All that is wrong with `search` and `tune` at a scale of a sweep in which everything else is right."""
+    """All that is wrong with `search` and `tune` at a scale, and with names, in a sweep that is right otherwise."""
     scale, above = sweep.scale(scale_name), ("scales", scale_name)
     words, at_scale = ([word for word in _KINDS if getattr(part, word)] for part in (sweep, scale))
     if len(words or at_scale) > 1:
@@ -66,13 +66,13 @@ def search_problems(sweep: Sweep, scale_name: str, variants: Sequence[Variant]) 
             key, inside = next(iter(problem.place), None), problem.place[1:]
             is_replaced = key in replaced and (key != "space" or not inside or inside[0] in replaced["space"])
             yield problem.under(*(above if is_replaced or not words else ()), word)
-        taken, by = BEST_FOUND, "what the search finds"
-        if len(variants) > 1:
-            taken, by = BY_HAND, "the base as it was before the search"
-        for variant in variants if word == "search" else ():
-            if variant.name == taken:
-                place = ("baseline",) if variant is variants[0] else variant.place
-                yield Problem(place, f"the name {taken!r} is taken by {by}")
+    taken, by = BEST_FOUND, "what the search finds"
+    if (words or at_scale) == ["search"] and len(variants) > 1:
+        taken, by = BY_HAND, "the base as it was before the search"
+    for variant in variants:  # also where nothing is searched, because a page would take it for what was found
+        if variant.name == taken:
+            place = ("baseline",) if variant is variants[0] else variant.place
+            yield Problem(place, f"the name {taken!r} is taken by {by}")
 
 
 def searched_paths(sweep: Sweep, scale_name: str) -> set[str]:

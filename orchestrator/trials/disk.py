@@ -225,7 +225,10 @@ def _copy_ledger(ledger: Path, target: Path, replace: bool) -> str | None:
     """
     check_regular(ledger)
     content, kept = ledger.read_bytes(), target.read_bytes() if target.is_file() else b""
-    if kept.startswith(content) or not (replace or content.startswith(kept)):
+    if kept.startswith(content):
+        return None
+    if not (replace or content.startswith(kept)):
+        say_once(f"{target}: began differently than {ledger}; it stays, without the trials of that one")
         return None
     if is_held(target.with_suffix(".lock")):
         return "a command runs this search there"

@@ -177,7 +177,7 @@ def _missing_from(folder: Path, summary: Summary, outcomes: Outcomes) -> str | N
     missing = [
         variant
         for variant, seed, key in trials
-        if key not in keys and not (variant in searched and (variant, seed) in names)
+        if key not in keys and not ((variant, seed) in names and {variant, f"{variant} for seed {seed}"} & searched)
     ]
     if not missing:
         return None

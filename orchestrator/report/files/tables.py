@@ -192,13 +192,14 @@ def _ends(name: str, interval: Interval | None) -> dict[str, object]:
 def _search_lines(searches: Sequence[SearchState]) -> Iterator[dict[str, object]]:
     """A line a trial of a search, with a column for each value that some search chose, and each further objective.
 
-    Of a population `parent` is the trial from which it went on, None in the first generation.
+    Of a population `parent` is the trial from which it went on, None in the first generation. A value whose path is
+    the name of another column, as `epochs` may be, is in `searched epochs`.
     """
     of_population = any(search.task.population for search in searches)
     paths = list(dict.fromkeys(path for search in searches for path in search.task.space))
     for search in searches:
         for trial in search.trials:
-            yield {
+            line = {
                 "variant": search.task.title,
                 "trial": trial.number,
                 "state": trial.state,
@@ -208,8 +209,8 @@ def _search_lines(searches: Sequence[SearchState]) -> Iterator[dict[str, object]
                 **_objectives(search, trial),
                 **({"parent": trial.parent} if of_population else {}),
                 "key": trial.key,
-                **{path: trial.values.get(path) for path in paths},
             }
+            yield line | {f"searched {path}" if path in line else path: trial.values.get(path) for path in paths}
 
 
 def _objectives(search: SearchState, trial: SearchTrial) -> dict[str, object]:

@@ -52,6 +52,7 @@ def answer(
     scale: str,
     tuning: Sequence[int] = (),
     hardly_chosen: Sequence[str] = (),
+    untuned: Sequence[str] = (),
     interactions: Sequence[InteractionRow] = (),
     best: Sequence[str] = (),
     published: Number | None = None,
@@ -59,9 +60,9 @@ def answer(
 ) -> Markdown:
     """The answer; `scale` is empty if the file has none.
 
-    `tuning`: how many trials tuned each variant; `hardly_chosen`: those tuned by one complete trial; `best`: the
-    variants that may have the lowest test perplexity; `published`: the baseline's at this scale;
-    `measured`: what is said of other measures than test perplexity, before all verdicts.
+    `tuning`: how many trials tuned each variant; `hardly_chosen`: those tuned by one complete trial; `untuned`: those
+    whose search found nothing; `best`: the variants that may have the lowest test perplexity; `published`: the
+    baseline's at this scale; `measured`: what is said of other measures than test perplexity, before all verdicts.
     """
     designed = [row for row in interactions if row.estimand.kind == "main effect" and row.effect.verdict in DECIDED]
     # Main effects summarize the variants of the design, which are then not listed one by one.
@@ -77,6 +78,12 @@ def answer(
             named = listed([_quoted(name) for name in hardly_chosen[:NAMED]])
             alone = named if len(hardly_chosen) <= NAMED else f"{len(hardly_chosen)} variants"
             sentences.append(f"only one tuning trial of {alone} came to its end")
+    if rows[0].variant in untuned:
+        no_trial = f"no trial of the search for {_quoted(rows[0].variant)} was complete"
+        sentences.append(f"nothing is compared, because {no_trial}")
+    elif untuned:
+        search = "its search" if len(untuned) == 1 else "their searches"
+        sentences.append(f"no verdict on {listed([*map(_quoted, untuned)])}: no trial of {search} was complete")
     where = f"at {escape(scale)} scale, " if scale else ""
     first, *rest = sentences
     text = ". ".join(said[0].upper() + said[1:] for said in (where + tuned + first, *rest))

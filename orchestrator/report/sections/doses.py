@@ -103,8 +103,9 @@ def _lines(outcomes: Outcomes, dose: Dose, *, planned: bool = False) -> list[dic
         if isinstance(value, int | float) and (planned or _by_seed(group, dose.measure)):
             all_else = spec.model_dump_json(exclude={"seed": True, **number})
             groups.setdefault(all_else, []).append((float(value), variant))
-    most = max([2, *map(len, groups.values())])
-    long = [sorted(group) for group in groups.values() if len(group) == most or len(group) > 2]
+    lines = [sorted(group) for group in groups.values() if len({number for number, _ in group}) > 1]
+    most = max([2, *map(len, lines)])
+    long = [line for line in lines if len(line) == most or len(line) > 2]
     return [{variant: value for value, variant in group} for group in long]
 
 

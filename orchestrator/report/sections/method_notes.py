@@ -97,7 +97,10 @@ def _cautions(
         yield Markdown("NT-ASGD never began to average before fine-tuning, so what averaging does is not tested here.")
     yield from _still_learning(outcomes)
     for variants in equal_variants(outcomes):
-        names = listed([escape(name) for name in variants])
+        apart = {outcomes[name][0].trial.key: escape(name) for name in reversed(variants)}  # of one spec the first
+        if len(apart) < 2:
+            continue
+        names = listed([*reversed(apart.values())])
         yield Markdown(f"{names} have the same loss in every seed: the setting in which they differ had no effect.")
 
 

@@ -22,6 +22,8 @@ RANK = "rank"
 DECODER = "decoder_parameters_M"
 _NAMES = {"coefficient_of_variation": ("gate_variation_code", "gate_variation_paper")}
 """Measures that a published metric may be; all others have the metric's own name (`lm.heads.mixture` says which)."""
+_METRICS = {"gate_variation": "coefficient_of_variation"}
+"""What published numbers call the measure of a dose; all others have the measure's own name."""
 SHOWN = (DECODER, *_NAMES)
 """Published metrics that trials leave a measure of."""
 _LONGEST_NOTE = 200
@@ -157,7 +159,7 @@ def measure_table(outcomes: Outcomes, measures: Sequence[Measure]) -> Iterator[R
 
 def printed_measures(outcomes: Outcomes, measures: Sequence[Measure], metric: str) -> dict[str, str]:
     """What the papers print of another metric, by variant."""
-    of_metric = [measure for measure in measures if measure.metric == metric]
+    of_metric = [measure for measure in measures if measure.metric == _METRICS.get(metric, metric)]
     return {
         name: printed_measure(measure)
         for name, group in outcomes.items()

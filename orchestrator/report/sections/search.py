@@ -192,7 +192,8 @@ def trials_of_tuning(searches: Sequence[SearchState], variants: Sequence[str]) -
 
 def hardly_chosen(searches: Sequence[SearchState]) -> list[str]:
     """Which variants' values are those of the one trial that came to its end."""
-    complete = {s.task.title: sum(t.state == "complete" for t in s.distinct) for s in searches if s.ended}
+    chosen = [search for search in searches if search.ended and search.task.space]
+    complete = {s.task.title: sum(t.state == "complete" for t in s.distinct) for s in chosen}
     return [variant for variant, count in complete.items() if count == 1]
 
 

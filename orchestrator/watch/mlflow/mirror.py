@@ -225,7 +225,9 @@ class Mirror:
             if _name(run) in names:
                 self._bring_back(run)
             elif run.tags.get("variant") not in planned.undecided and not self._is_live_elsewhere(run):
-                instead = keys.get((run.tags.get("variant", ""), run.tags.get("seed", "")), "true")
+                of_name = keys.get((run.tags.get("variant", ""), run.tags.get("seed", "")), "true")
+                own_key = run.tags.get("trial_key", "")  # if the variant has another name since
+                instead = own_key if own_key in keys.values() else of_name
                 parent = self._only(SUPERSEDED, title, note)
                 parent.set_status("KILLED")
                 run.log(tags={SUPERSEDED: instead, _PARENT: parent.id})

@@ -47,6 +47,16 @@ def near(test: float) -> list[float]:
     return [test, test * 1.001, test * 1.002]
 
 
+def test_variants_whose_search_found_nothing_are_named() -> None:
+    rows, comparison = table({"full": near(60.0), "b": near(66.0)})
+    said = "No verdict on “c” and “d”: no trial of their searches was complete."
+    assert said in answer(rows, comparison, "mini", untuned=["c", "d"])
+    rows, comparison = table({"full": near(60.0)})
+    assert "Nothing is compared, because no trial of the search for “full” was complete." in answer(
+        rows, comparison, "mini", untuned=["b", "full"]
+    )
+
+
 def test_components_are_named_by_what_was_removed_one_two_and_more_by_the_variants_name() -> None:
     tests = {"full": near(60.0), "no A": near(66.0), "no A + no B": near(75.0), "stripped": near(90.0)}
     rows, comparison = table(tests, Ablation("pairs", ("A", "B")))

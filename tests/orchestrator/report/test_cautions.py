@@ -69,6 +69,18 @@ def test_the_smallest_effect_that_is_found_is_said_and_published_ones_that_are_s
     assert "with a probability of 80%" not in one_seed
 
 
+def test_variants_of_one_spec_are_not_said_to_differ_in_a_setting_without_effect(tmp_path: Path) -> None:
+    def said(*batch_sizes: int) -> str:
+        runs = tmp_path / str(batch_sizes)
+        trials = [make_trial(n, s, batch_size=b) for n, b in zip("abc", batch_sizes, strict=True) for s in (1, 2)]
+        for trial in trials:
+            settle(runs, trial, 60.0 + trial.seed + 5 * (trial.variant == "a"))
+        return cautions(read_outcomes(trials, Records(runs), "a"))
+
+    assert "b and c have the same loss in every seed" in said(20, 21, 22)
+    assert "have the same loss" not in said(20, 21, 21)
+
+
 def test_what_its_own_comparison_would_find_is_not_called_hard_to_find(tmp_path: Path) -> None:
     """Of a softmax whose seeds hardly differ, beside two mixtures whose seeds do."""
     quiet, noisy = [60.0, 60.3, 60.6], [55.0, 60.0, 65.0]

@@ -212,6 +212,10 @@ def test_what_a_gate_does_is_measured_on_test_in_each_line(cache: Cache | None, 
     assert "gate variation falls from 0.60 (“code 0.001”) to 0.20 (“code 0.01”): −0.4" in text
     assert "Gate variation is not shown to change from 0.60 (“paper 0.001”) to 0.60 (“paper 0.01”): " in text
     assert "Measured at the end of the last epoch" not in text and "0 if all are used alike" in text
+    of_paper = PUBLISHED.model_copy(update={"variant": "code 0.01", "metric": "coefficient_of_variation"})
+    beside = write(tmp_path, planned, baseline="code 0.001", doses=[dose], published_measures=[of_paper])
+    (row,) = [line for line in section(beside, "Gate variation by head.prior_penalty") if "| code 0.01 |" in line]
+    assert row.endswith("| 0.06 | 3 |"), "published under the name that papers give it"
     folder, earlier = tmp_path / "looked", Looks((3,), ((1, 2),))
     looked = write(tmp_path, planned, baseline="code 0.001", doses=[dose], looks=earlier, folder=folder)
     assert ", 95% interval, 3 seeds" in answer_of(text) and ", 97.5% interval, 3 seeds" in answer_of(looked)
@@ -228,6 +232,17 @@ def test_a_head_without_gates_as_a_search_may_find_has_no_line(tmp_path: Path) -
     doses = [Dose(of="dropout.output", measure="gate_variation"), Dose(of="dropout.output")]
     text = write(tmp_path, planned, baseline="output 0.2", doses=doses)
     assert "gate variation" not in text.lower() and "## Test perplexity by dropout.output" in text
+
+
+def test_a_number_that_a_search_has_set_to_what_a_removal_sets_is_no_line(tmp_path: Path) -> None:
+    planned = [
+        make_trial(name, seed, dropout=Dropout(output=0.0), finetune=None)
+        for name in ("full", "no output dropout")
+        for seed in (1, 2)
+    ]
+    for trial in planned:
+        settle(tmp_path / "runs", trial, 100.0 + trial.seed)
+    assert "## Test perplexity by" not in write(tmp_path, planned, doses=[Dose(of="dropout.output")])
 
 
 def test_variants_are_compared_at_a_seed_that_they_share(tmp_path: Path) -> None:

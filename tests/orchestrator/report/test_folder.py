@@ -149,6 +149,9 @@ def test_the_best_values_of_a_search_may_change(tmp_path: Path) -> None:
     searched = SearchState(task, tmp_path / "runs/.searches/0123.jsonl", (found,))
     report(tmp_path, trials, searches=(searched,))
     report(tmp_path, better, searches=(searched,))
+    report(tmp_path, trials, searches=(of_seeds := replace(searched, task=replace(task, seed=1)),), if_fuller="replace")
+    assert why(tmp_path, better, searches=(of_seeds,)).count("1 of its 2 complete trials") == 1, "seed 2 has no search"
+    report(tmp_path, better, searches=(searched,), if_fuller="replace")
     other = replace(searched, ledger=tmp_path / "runs/.searches/4567.jsonl")
     assert "would be lost (of full), " in why(tmp_path, trials, searches=(other,))
     assert "would be lost (of full), " in why(tmp_path, trials)

@@ -11,12 +11,15 @@ import numpy as np
 import pytest
 
 from orchestrator.analysis.looks import Looks
+from orchestrator.analysis.outcomes import read_outcomes
+from orchestrator.report.page import ReportInput, write_report
 from orchestrator.sweep.designs import Ablation, Design, Factors
+from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial
 from tests.orchestrator.report.test_head_section import section
 from tests.orchestrator.report.test_report import replace_curve
 from tests.support.factories import CACHE, make_curve, make_trial, settle
-from tests.support.pages import HOSTILE, answer, render, write
+from tests.support.pages import HOSTILE, NoArtist, a_sweep, answer, render, write
 
 COSTS = {"A": 1.1, "B": 1.2, "C": 1.0}
 
@@ -181,6 +184,15 @@ def test_several_looks_widen_the_intervals(tmp_path: Path) -> None:
     text = write(tmp_path / "alone", alone, ablation=design, looks=Looks((2, 4)))
     assert "99.92% intervals" in section(text, "Each component alone"), "the baseline is in none of them"
     assert answer(text).lower().count("removing") == 0, "nothing is compared, so the answer quotes nothing"
+
+
+def test_a_page_whose_contrasts_alone_have_intervals_is_a_look(tmp_path: Path) -> None:
+    runs, design = tmp_path / "runs", Ablation("add_one_in", ("A", "B"))
+    for seeds, judges in ((2, True), (1, False)):
+        outcomes = read_outcomes(settled(runs, design, seeds, without="full"), Records(runs), "full")
+        report = ReportInput(a_sweep(ablation=design), outcomes, Records(runs), {}, "", "")
+        written = write_report(report, tmp_path / f"of {seeds}", draw=NoArtist().draw)
+        assert not written.changes and written.judges == judges
 
 
 def test_one_seed_decides_nothing(tmp_path: Path) -> None:

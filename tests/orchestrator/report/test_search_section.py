@@ -11,8 +11,9 @@ import pytest
 
 from orchestrator.agenda.expand import expand, search_tasks
 from orchestrator.analysis.comparison import Guess
+from orchestrator.report.files.tables import read_csv
 from orchestrator.report.pictures.search import SearchAxis
-from orchestrator.report.sections.search import search_table, trials_of_tuning
+from orchestrator.report.sections.search import hardly_chosen, search_table, trials_of_tuning
 from orchestrator.report.sections.search_pictures import front_clause, names_of, rung_table
 from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import SearchState
@@ -22,6 +23,8 @@ from tests.orchestrator.search.test_population import Trainer, population
 from tests.support.factories import make_trial, settle
 from tests.support.found import SEARCH, TUNE, at_paper, find, within
 from tests.support.pages import NoArtist, answer, render, write
+
+TUNED = ("optimizer.learning_rate", "dropout.weight", "penalties.activation")
 
 
 def found(number: int, perplexity: float | None, rate: float = 1.0, **how: object) -> SearchTrial:
@@ -210,6 +213,21 @@ def test_tuning_tells_every_variants_budget_and_what_is_not_tuned_for_it(tmp_pat
     assert "Not tuned" not in text
 
 
+def test_a_searched_path_that_is_the_name_of_a_column_has_another(tmp_path: Path) -> None:
+    sweep = at_paper(
+        tmp_path,
+        SEARCH.replace(
+            "optimizer.learning_rate: {kind: log_uniform, low: 0.1, high: 10.0}",
+            "epochs: {kind: integer, low: 2, high: 4}",
+        ),
+    )
+    (task,) = search_tasks(sweep)
+    trials = (found(0, 120.0, values={"epochs": 2}), found(1, 110.0, values={"epochs": 4}))
+    page(tmp_path, SearchState(task, tmp_path / "runs/.searches/a.jsonl", trials))
+    columns = read_csv(tmp_path / "report/searches.csv").to_pydict()
+    assert columns["epochs"] == [4, 4] and columns["searched epochs"] == [2, 4]
+
+
 def test_a_search_for_each_seed_is_told_with_all_its_sampler_seeds_and_trials(tmp_path: Path) -> None:
     sweep = at_paper(tmp_path, TUNE.replace("tune:\n", "tune:\n  repeats: 2\n"))
     records = Records(tmp_path / "runs")
@@ -232,6 +250,8 @@ def test_how_much_each_variant_was_tuned_and_whose_values_are_hardly_chosen(tmp_
     assert trials_of_tuning(searches, ["full", "Adam"]) == [2, 2]
     under_way = replace(searches[0], trials=searches[0].trials[:1])
     text = page(tmp_path, under_way)
+    nothing_to_tune = replace(searches[-1], task=replace(searches[-1].task, fixed=tuple(TUNED)))
+    assert nothing_to_tune.task.variant == "Adam" and hardly_chosen([nothing_to_tune]) == []
     assert "of tuning each" not in text and "Chosen from one trial" not in text
     assert trials_of_tuning(searches[:1], ["b"]) == []
 

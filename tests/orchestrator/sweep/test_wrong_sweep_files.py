@@ -333,6 +333,13 @@ def test_a_variant_with_the_bases_name_is_told_once(tmp_path: Path) -> None:
     assert said == ["14: variants.full: the name 'full' is taken by the base"]
 
 
+def test_no_variant_is_called_like_what_a_search_finds(tmp_path: Path) -> None:
+    text = edited("  neural cache: {cache: {window: 10", "  best found: {cache: {window: 10").split("scales:")[0]
+    assert errors_of(tmp_path, text) == [
+        "14: variants.best found: the name 'best found' is taken by what the search finds"
+    ]
+
+
 def test_a_variant_called_like_one_that_equal_budget_adds_is_told(tmp_path: Path) -> None:
     text = edited("  neural cache: {cache: {window: 10", "  no fine-tuning (as many epochs): {cache: {window: 10")
     place = "14: variants.no fine-tuning (as many epochs)"

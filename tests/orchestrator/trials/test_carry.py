@@ -235,7 +235,7 @@ def test_no_copy_takes_the_place_of_a_trial_that_a_process_holds(place: Path, li
     ],
 )
 def test_a_longer_ledger_of_a_search_stays_and_a_beginning_goes_on(
-    tmp_path: Path, there: str, by_export: str, by_import: str
+    tmp_path: Path, there: str, by_export: str, by_import: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each letter is a line; ab comes."""
     for replace, expected in ((True, by_export), (False, by_import)):
@@ -249,6 +249,9 @@ def test_a_longer_ledger_of_a_search_stays_and_a_beginning_goes_on(
         left_out = copy_trials([], [ledger], ledger.parents[1], target.parents[1], replace=replace)[2]
         assert target.read_text().replace("\n", "") == expected
         assert len(left_out) == (there == "xyz" and replace)
+        told = "began differently than" in caplog.text or "and began differently" in str(left_out)
+        assert told == (there[:1] == "x" and target.read_text().replace("\n", "") == there)
+        caplog.clear()
         assert len(held) == (there != expected or len(left_out))
 
 

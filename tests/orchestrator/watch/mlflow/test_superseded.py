@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,16 @@ def test_a_superseded_trial_that_trains_again_is_back_in_the_parent_from_its_fir
     mirror.finish(None, "failed")  # the sweep broke off, and nobody says what is planned
     assert Shown().children("parts laptop") == {FULL.key, CHANGED.key}
     assert Shown().tag(FULL) is None
+
+
+def test_a_variant_under_another_name_supersedes_its_run(records: Records) -> None:
+    command([FULL, BARE], records)
+    command([FULL, renamed := replace(BARE, variant="stripped")], records)
+    of_bare = [run.data.tags for run in Shown().runs if run.data.tags.get("trial_key") == BARE.key]
+    assert {tags["variant"]: tags.get("superseded") for tags in of_bare} == {
+        BARE.variant: renamed.key,
+        "stripped": None,
+    }
 
 
 def test_what_a_search_asked_for_and_what_it_has_not_decided_stay(records: Records) -> None:
