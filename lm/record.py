@@ -207,7 +207,7 @@ class Record(Part):
 
     @property
     def unfinished_seconds(self) -> float:
-        """What the stage took that diverged, which has no result; 0 in records of older versions."""
+        """What stages took that have no result, because one diverged; 0 in records of older versions."""
         return self.seconds - sum(stage.train_seconds + stage.evaluation_seconds for stage in self.stages)
 
     @property

@@ -152,18 +152,20 @@ def _tested(trial: TrialState, index: int) -> StageResult:
         window = result.cache.window
     update["test"] = test.score()
     if not math.isfinite(update["test"].perplexity):
+        lost = sum(each.train_seconds + each.evaluation_seconds for each in trial.done[index:])
         del trial.done[index:]
-        raise _diverged(trial, result.name, update["test"].nats_per_token)
+        raise _diverged(trial, result.name, update["test"].nats_per_token, lost + time.perf_counter() - begun)
     _keep_losses(trial, result.name, "test", test, plain=plain, window=window)
     update["evaluation_seconds"] = result.evaluation_seconds + time.perf_counter() - begun
     return result.model_copy(update=update)
 
 
-def _diverged(trial: TrialState, stage: str, nats: float) -> DivergedError:
+def _diverged(trial: TrialState, stage: str, nats: float, seconds: float) -> DivergedError:
     last = ([point for point in trial.curve if point.stage == stage] or trial.curve)[-1]  # a cache has no point
     return DivergedError(
         Divergence(stage=stage, epoch=last.epoch, step=last.step, learning_rate=last.learning_rate, gradient_norm=None),
         too_large("test", nats, stage) if math.isfinite(nats) else None,
+        seconds,
     )
 
 

@@ -66,6 +66,7 @@ def _ending(trial: TrialState, diverged: DivergedError | None) -> dict[str, Any]
         open_test(trial)
     except DivergedError as error:
         diverged = error
+        unfinished += error.seconds
     return {
         "status": "complete" if diverged is None else "diverged",
         "reason": None if diverged is None else str(diverged),

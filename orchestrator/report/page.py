@@ -202,11 +202,11 @@ def _answer(
         sweep.named_scale,
         tuning=trials_of_tuning(searches, list(outcomes)),
         hardly_chosen=hardly_chosen(searches),
-        untuned=list(dict.fromkeys(s.task.variant for s in searches if s.ended and s.best is None)),
         interactions=interactions,
         best=best,
         published=rows[0].published_test if sweep.published_scale else None,
         measured=measured,
+        untuned=list(dict.fromkeys(s.task.variant for s in searches if s.ended and s.best is None)),
     )
 
 

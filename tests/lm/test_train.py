@@ -565,6 +565,7 @@ def test_a_test_loss_that_is_not_finite_ends_the_trial(
     monkeypatch.setattr(lm.scoring, "token_nats", lambda *given: given_score(token_nats(*given), value))
     assert len(run(tiny_spec(corpus_folder, epochs=1), tmp_path)) == 1
     assert settled(tmp_path).status == "diverged" and settled(tmp_path).stages == ()
+    assert settled(tmp_path).seconds > read_curve(tmp_path)[-1].seconds > 0.0, "training and scoring"
     strict_json(tmp_path)
 
 

@@ -52,11 +52,11 @@ def answer(
     scale: str,
     tuning: Sequence[int] = (),
     hardly_chosen: Sequence[str] = (),
-    untuned: Sequence[str] = (),
     interactions: Sequence[InteractionRow] = (),
     best: Sequence[str] = (),
     published: Number | None = None,
     measured: Sequence[str] = (),
+    untuned: Sequence[str] = (),
 ) -> Markdown:
     """The answer; `scale` is empty if the file has none.
 
