@@ -226,15 +226,16 @@ def test_autocast_stays_out_of_the_augmented_loss() -> None:
 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("temperature", [0.7, 20.0])
+@pytest.mark.parametrize("flow", ["stop", "flow"])
 def test_in_blocks_it_is_the_loss_of_all_logits_at_once(
-    temperature: float, tied: bool, monkeypatch: pytest.MonkeyPatch
+    flow: str, temperature: float, tied: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Values and gradients, with several blocks, targets that come again, and rows that weigh differently."""
     for name, value in {"LEAST_WORDS": 4, "KEPT_BLOCK_BYTES": 1, "_spare": {}}.items():
         monkeypatch.setattr(f"lm.heads.blocks.{name}", value)
     found = []
     for in_blocks in (True, False):
-        head = head_of(tied=tied, kind="added", weight=0.7, temperature=temperature)
+        head = head_of(tied=tied, kind="added", weight=0.7, temperature=temperature, target_gradient=flow)
         if not in_blocks:
             monkeypatch.setattr(head, "_in_blocks", lambda *_: False)
         given, targets_TB = outputs(), targets()
@@ -244,6 +245,8 @@ def test_in_blocks_it_is_the_loss_of_all_logits_at_once(
         weigh_TB = torch.linspace(0.0, 2.0, loss.nats_TB.numel(), dtype=last_TBH.dtype).view_as(loss.nats_TB)
         total = (weigh_TB * loss.nats_TB + weigh_TB.flip(0) * loss.terms["augmented"]).sum()
         leaves = [last_TBH, head.weight_VH, head.bias_V]
+        if flow == "flow" and not tied:
+            leaves.append(head.embedding_VE)
         found.append((loss.nats_TB, loss.terms["augmented"], *torch.autograd.grad(total, leaves)))
     for blocked, plain in zip(*found, strict=True):
         torch.testing.assert_close(blocked, plain, rtol=1e-9, atol=1e-10)
@@ -259,15 +262,17 @@ def test_a_loss_of_two_hundred_nats_is_left_to_all_logits_at_once() -> None:
     assert loss.nats_TB.isfinite().all() and loss.terms["augmented"].isfinite().all()
 
 
-def test_in_blocks_it_costs_what_its_formula_says() -> None:
-    """Where all targets differ."""
-    words, size, rows = 600, 12, 40
-    spec = SoftmaxHead.model_validate({"kind": "softmax", "augmented": {"kind": "added"}})
+@pytest.mark.parametrize(("flow", "different"), [("stop", 100), ("flow", 57)])
+def test_in_blocks_it_costs_what_its_formula_says(flow: str, different: int) -> None:
+    """Where all targets differ, or with `flow` as many as the formula takes to."""
+    words, size, rows = 600, 12, 100
+    augmented = {"kind": "added", "target_gradient": flow}
+    spec = SoftmaxHead.model_validate({"kind": "softmax", "augmented": augmented})
     embedding_VE = nn.Parameter(torch.randn(words, size, generator=seeded(1)))
     head = Softmax(spec, size, words, None, seeded(2), embedding_VE=embedding_VE)
     hidden_TBH = torch.randn(rows, 1, size, generator=seeded(3)).requires_grad_()
     with FlopCounterMode(display=False) as counted:
-        loss = head.training_loss(Outputs((), (hidden_TBH,)), torch.arange(rows)[:, None], None)
+        loss = head.training_loss(Outputs((), (hidden_TBH,)), torch.arange(rows)[:, None] % different, None)
         (loss.nats_TB + loss.terms["augmented"]).sum().backward()
     assert head.cost(rows).training_flops_per_token * rows == pytest.approx(counted.get_total_flops(), rel=0.02)
 
