@@ -222,7 +222,8 @@ def _standing(trial: Trial, names: Mapping[str, str], records: Records) -> Trial
 def no_verdicts(sweep: ScaledSweep, trials: Sequence[Trial]) -> str | None:
     """Which of the planned variants will get no verdict, and why; None if all may get one.
 
-    Those of one seed and those with another budget than the baseline are known before anything is trained.
+    Known before anything is trained are those of one seed, those with a neural cache, and those with another budget
+    than the baseline.
     """
     baseline = {trial.seed: budget_of(trial.spec) for trial in trials if trial.variant == sweep.baseline.name}
     others = [trial for trial in trials if trial.variant != sweep.baseline.name and trial.seed in baseline]
@@ -230,10 +231,14 @@ def no_verdicts(sweep: ScaledSweep, trials: Sequence[Trial]) -> str | None:
         return None
     if max(Counter(trial.variant for trial in others).values()) == 1:
         return "with one seed no change gets an interval or a verdict, because the noise of seeds is unknown"
-    apart = dict.fromkeys(t.variant for t in others if budget_of(t.spec) != baseline[t.seed])
-    if not apart:
-        return None
-    return f"no verdict on {listed(list(apart))}: other epochs, or another training text, than {sweep.baseline.name}"
+    adapts, full = "adapts to the text that is scored", sweep.baseline.name
+    if sweep.baseline.spec.cache is not None:
+        return f"no verdict on any change: the neural cache of {full} {adapts}"
+    cached = dict.fromkeys(trial.variant for trial in others if trial.spec.cache is not None)
+    apart = dict.fromkeys(t.variant for t in others if budget_of(t.spec) != baseline[t.seed] and t.spec.cache is None)
+    reasons = {f"a neural cache {adapts}": cached, f"other epochs, or another training text, than {full}": apart}
+    lines = [f"no verdict on {listed(list(names))}: {reason}" for reason, names in reasons.items() if names]
+    return "\n".join(lines) or None
 
 
 def seeds_advice(sweep: ScaledSweep, trials: Sequence[Trial]) -> str | None:

@@ -190,7 +190,8 @@ def plan_data(sweep: ScaledSweep, state: SweepState, records: Records) -> dict[s
 
 def counts_in_words(trials: int, states: Mapping[str, int], detail: str = "") -> str:
     """`4 trials: 2 done, 1 running`."""
-    return f"{counted(trials, 'trial')}{detail}: {', '.join(f'{count} {state}' for state, count in states.items())}"
+    counts = ", ".join(f"{count} {state}" for state, count in states.items())
+    return f"{counted(trials, 'trial')}{detail}{counts and f': {counts}'}"
 
 
 def _left_in_words(left: Remaining) -> str:

@@ -81,7 +81,8 @@ def print_status(standing: SweepStanding) -> None:
         typer.echo(search.in_words())
     headings = ("variant", "seed", "state", "stage", "epoch", "validation perplexity", "best", "at")
     right = ("seed", "epoch", "validation perplexity", "best")
-    print_table(headings, map(_status_cells, standing.trials), right=right)
+    if standing.trials:
+        print_table(headings, map(_status_cells, standing.trials), right=right)
     typer.echo(counts_in_words(len(standing.trials), standing.counts))
     if (best := standing.best) is not None and best.best_valid_perplexity is not None:
         perplexity = f"{number(best.best_valid_perplexity)} validation perplexity"

@@ -177,7 +177,7 @@ def _name_problems(sweep: Sweep) -> Iterator[Problem]:
     """Variants of the same name, names that a scale has and the sweep does not, and a seed in the base."""
     if "seed" in sweep.base.model_fields_set:
         yield Problem(("base", "seed"), "no seed in the base: replicates are listed under 'seeds'")
-    owners: dict[str, str] = {}
+    owners = dict.fromkeys(("unigram model", "uniform model"), "a row of references")
     for variant in sweep.variants_at(PUBLISHED_SCALE):
         if variant.name in owners:
             yield Problem(variant.place, f"the name {variant.name!r} is taken by {owners[variant.name]}")

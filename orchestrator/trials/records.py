@@ -80,6 +80,9 @@ def find_key(runs: Path, prefix: str) -> str:
         raise ValueError(f"{prefix!r} is ambiguous: {', '.join(matching[:8])}{', ...' if len(matching) > 8 else ''}")
     if not keys:
         raise ValueError(f"no trial {prefix!r} in {runs}, which holds none")
+    for holder in read_all(runs).values():
+        if prefix and any(key.startswith(prefix) for key in holder.inner_keys):
+            raise ValueError(f"trial {prefix!r} has no folder in {runs}: it is a stage of trial {holder.key!r}")
     near = nearest(prefix, keys)
     raise ValueError(f"no trial {prefix!r} in {runs}{near if 'did you mean' in near or len(keys) <= 8 else ''}")
 

@@ -173,7 +173,8 @@ def _missing_from(folder: Path, summary: Summary, outcomes: Outcomes) -> str | N
         return f"{page} cannot be compared with this report ({str(error).partition(';')[0]})"
     complete = [outcome.trial for outcome in outcomes.all if outcome.final is not None]
     keys, names = {trial.key for trial in complete}, {(trial.variant, trial.seed) for trial in complete}
-    searched = {name for name, search in summary.searches.items() if earlier.searches.get(name, search) == search}
+    unknown = not earlier.files  # of a page from before either was written
+    searched = {name for name, search in summary.searches.items() if unknown or earlier.searches.get(name) == search}
     missing = [
         variant
         for variant, seed, key in trials

@@ -96,6 +96,7 @@ def test_plan_shows_a_line_a_trial_and_a_summary(tmp_path: Path) -> None:
     assert lines[1].split() == ["variant", "changes", "seed", "key", "parameters", "state"]
     assert sum("read from full" in line for line in lines) == 3
     assert sum("goes on from full" in line for line in lines) == 3
+    assert lines[-5] == "no verdict on neural cache: a neural cache adapts to the text that is scored"
     untold = "no fine-tuning and no NT-ASGD"
     assert lines[-4] == f"no verdict on {untold}: other epochs, or another training text, than full"
     assert lines[-3:-1] == ["36 trials (12 variants x 3 seeds): 33 new, 3 read", "33 to train"]

@@ -173,6 +173,14 @@ def test_a_wrong_key_is_told(place: Path, prefix: str, said: str) -> None:
     assert err.count("\n") == 1
 
 
+def test_the_key_of_a_stage_leads_to_the_trial_that_has_it(place: Path) -> None:
+    full, short = trials()["full"], trials()["no fine-tuning"]
+    settle(full)
+    code, out, err = command("runs", "show", short.key)
+    assert (code, out) == (2, "")
+    assert err == f"trial '{short.key}' has no folder in runs: it is a stage of trial '{full.key}'\n"
+
+
 def test_gc_frees_what_no_report_needs(place: Path) -> None:
     full = trials()["full"]
     folder = settle(full)

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from orchestrator.agenda.expand import expand, search_tasks
-from orchestrator.agenda.standing import sweep_standing, trial_lines
+from orchestrator.agenda.standing import search_standings, sweep_standing, trial_lines
+from orchestrator.commands.status import print_status
 from orchestrator.trials.locks import holding
 from orchestrator.trials.records import Records
-from tests.support.found import SEARCH, at_paper, find, within
+from tests.support.found import SEARCH, TUNE, at_paper, find, within
 from tests.support.places import command, settle, start, trials
 
 
@@ -77,6 +78,15 @@ def test_a_searchs_trials_are_called_by_what_they_try(tmp_path: Path) -> None:
     assert first.valid_perplexity == pytest.approx(70.0)
     assert (second.number, second.state, second.valid_perplexity) == (1, "stopped", None)
     assert [(line.name, line.number) for line in table] == [(trial.variant, None) for trial in state.table]
+
+
+def test_before_any_search_has_ended_there_is_no_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep, records = at_paper(tmp_path, TUNE), Records(tmp_path / "runs")
+    state = expand(sweep, records)
+    assert not state.table
+    print_status(sweep_standing(sweep, state, records))
+    said = [search.in_words() for search in search_standings(state.searches)]
+    assert capsys.readouterr().out.splitlines() == ["no command runs it now", *said, "0 trials"]
 
 
 def test_a_searched_number_of_epochs_is_that_of_the_trial(tmp_path: Path) -> None:

@@ -155,3 +155,5 @@ def test_the_best_values_of_a_search_may_change(tmp_path: Path) -> None:
     other = replace(searched, ledger=tmp_path / "runs/.searches/4567.jsonl")
     assert "would be lost (of full), " in why(tmp_path, trials, searches=(other,))
     assert "would be lost (of full), " in why(tmp_path, trials)
+    report(tmp_path, trials, if_fuller="replace")
+    assert "would be lost (of full), " in why(tmp_path, better, searches=(searched,)), "it was not searched"

@@ -101,6 +101,7 @@ WRONG = {
     "variants alike": ("  neural cache: {cache: {window: 10", "  other: {finetune: null}\n  neural cache: {cache: {window: 10", "14: variants.other: 'other' is the same spec as 'no fine-tuning'"),
     "variant called full": ("  neural cache: {cache: {window: 10", "  full: {epochs: 9}\n  neural cache: {cache: {window: 10", "14: variants.full: the name 'full' is taken by the base"),
     "variant called like the baseline": ("name: toy", "name: toy\nbaseline: neural cache", "15: variants.neural cache: the name 'neural cache' is taken by the base"),
+    "variant called like a reference": ("  neural cache: {cache: {window: 10", "  uniform model: {epochs: 9}\n  neural cache: {cache: {window: 10", "14: variants.uniform model: the name 'uniform model' is taken by a row of references"),
     "baseline called like a removal": ("name: toy", "name: toy\nbaseline: no fine-tuning", "12: components.fine-tuning.off: the name 'no fine-tuning' is taken by the base"),
     "variant called like a removal": ("  neural cache: {cache: {window: 10", "  no fine-tuning: {epochs: 9}\n  neural cache: {cache: {window: 10", "14: variants.no fine-tuning: the name 'no fine-tuning' is taken by the removal of 'fine-tuning'"),
     "blank at a name's end": ("  fine-tuning: {", "  ' fine-tuning': {", "11: components. fine-tuning: should be one line without blanks at its ends, got ' fine-tuning'"),
