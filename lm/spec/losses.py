@@ -18,8 +18,8 @@ class _Augmented(Part):
     )
     target_gradient: Literal["stop", "flow"] = Field(
         default="stop",
-        description="Whether the gradient also flows through the soft target into the embedding. With `stop`, models "
-        "with a tied embedding ran away at a learning rate of 1 (sweeps/tying_target.yaml).",
+        description="Whether the gradient also flows through the soft target into the embedding. With `stop`, some "
+        "models with a tied embedding ran away at a learning rate of 1 (sweeps/tying_target.yaml).",
     )
     bias: Literal["include", "exclude"] = Field(
         default="include", description="Whether the softened prediction has the output layer's bias."
