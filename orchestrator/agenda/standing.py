@@ -13,12 +13,13 @@ from typing import Any, Literal
 
 from lm.hashes import CURVE, RECORD
 from lm.record import perplexity
+from lm.spec import TrainSpec
 from orchestrator.agenda.expand import SweepState
 from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import SearchState
 from orchestrator.sweep import ScaledSweep
 from orchestrator.trials.locks import Holder, is_held, lock_path, read_holder, sweep_locks
-from orchestrator.trials.plan import PlanStatus, state_in_words, state_of
+from orchestrator.trials.plan import Facts, PlanStatus, state_in_words, state_of
 from orchestrator.trials.records import Records
 from orchestrator.trials.trial import Trial, budget_of
 from orchestrator.words import counted, listed, number, value_in_words
@@ -222,10 +223,10 @@ def _standing(trial: Trial, names: Mapping[str, str], records: Records) -> Trial
 def no_verdicts(sweep: ScaledSweep, trials: Sequence[Trial]) -> str | None:
     """Which of the planned variants will get no verdict, and why; None if all may get one.
 
-    Known before anything is trained are those of one seed, those with a neural cache, and those with another budget
-    than the baseline.
+    Known before anything is trained are those of one seed, those with a neural cache, and those with another test text
+    or another budget than the baseline: the rule is that of `comparison.obstacles`.
     """
-    baseline = {trial.seed: budget_of(trial.spec) for trial in trials if trial.variant == sweep.baseline.name}
+    baseline = {trial.seed: trial.spec for trial in trials if trial.variant == sweep.baseline.name}
     others = [trial for trial in trials if trial.variant != sweep.baseline.name and trial.seed in baseline]
     if not others:
         return None
@@ -234,9 +235,25 @@ def no_verdicts(sweep: ScaledSweep, trials: Sequence[Trial]) -> str | None:
     adapts, full = "adapts to the text that is scored", sweep.baseline.name
     if sweep.baseline.spec.cache is not None:
         return f"no verdict on any change: the neural cache of {full} {adapts}"
-    cached = dict.fromkeys(trial.variant for trial in others if trial.spec.cache is not None)
-    apart = dict.fromkeys(t.variant for t in others if budget_of(t.spec) != baseline[t.seed] and t.spec.cache is None)
-    reasons = {f"a neural cache {adapts}": cached, f"other epochs, or another training text, than {full}": apart}
+    reasons: dict[str, dict[str, None]] = {
+        f"a neural cache {adapts}": {},
+        f"another test text, or other columns of it, than {full}": {},
+        f"other epochs, or another training text, than {full}": {},
+    }
+    cached, other_text, other_budget = reasons.values()
+    fingerprint = Facts().fingerprint
+
+    def test_text(spec: TrainSpec) -> tuple[str, int]:
+        return fingerprint(spec.corpus), spec.scoring.test_columns
+
+    for trial in others:
+        spec, control = trial.spec, baseline[trial.seed]
+        if spec.cache is not None:
+            cached[trial.variant] = None
+        elif test_text(spec) != test_text(control):
+            other_text[trial.variant] = None
+        elif budget_of(spec) != budget_of(control):
+            other_budget[trial.variant] = None
     lines = [f"no verdict on {listed(list(names))}: {reason}" for reason, names in reasons.items() if names]
     return "\n".join(lines) or None
 

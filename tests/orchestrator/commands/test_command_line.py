@@ -113,6 +113,20 @@ def test_plan_says_that_one_seed_gets_no_verdict(tmp_path: Path) -> None:
     assert "no verdict" not in invoke(*at, "--only", "full", "--only", "no AR/TAR")[1]
 
 
+def test_plan_names_what_is_scored_on_another_test_text(tmp_path: Path) -> None:
+    text = edited("epochs: 4", "epochs: 4\n  scoring: {test_columns: 2}")
+    text = text[: text.index("components:")] + (
+        "variants:\n  one column: {scoring.test_columns: 1}\n  fewer words: {corpus.vocabulary_cap: 50}\n"
+        "  part: {corpus.train_tokens: 500}\nseeds: [1, 2]\n"
+    )
+    (file := tmp_path / "sweep.yaml").write_text(text)
+    code, out, err = invoke("plan", str(file), "--runs", str(tmp_path))
+    assert code == 0, err
+    words = "another test text, or other columns of it, than full"
+    assert f"no verdict on one column and fewer words: {words}" in out.splitlines()
+    assert "no verdict on part: other epochs, or another training text, than full" in out.splitlines()
+
+
 def test_plan_writes_specs(tmp_path: Path) -> None:
     code, out, _ = invoke("plan", ABLATION, "--scale", "mini", "--write-specs", str(tmp_path / "specs"))
     assert code == 0
