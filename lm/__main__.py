@@ -88,7 +88,7 @@ def train(
     except CorpusError as error:
         refuse(corpus_message(spec_file, error))
     except (ValueError, OSError) as error:
-        if cannot_write(error, broadly=True):
+        if isinstance(error, BrokenPipeError) or cannot_write(error, broadly=True):
             raise
         refuse(str(error))
     except (RuntimeError, MemoryError) as error:

@@ -12,7 +12,7 @@ from lm.data.corpora import PUBLISHED, PYDOC, check_bytes, check_counts, find, p
 from lm.data.download import by_hand, fetch
 from lm.data.encode import EncodedCorpus, Encoding, capped, check_cut, cut, encode
 from lm.data.store import stored
-from lm.data.text import SPLITS, UNKNOWN, CorpusError, file_hashes, file_in, fingerprint_from, lines_of, with_cap
+from lm.data.text import SPLITS, UNKNOWN, CorpusError, file_hashes, fingerprint_from, lines_of_split, with_cap
 from lm.spec import Corpus
 
 
@@ -33,7 +33,7 @@ def load(corpus: Corpus, *, download: bool = True) -> EncodedCorpus:
     fingerprint = fingerprint_from(hashes)
 
     def encode_files() -> Encoding:
-        encoding = encode({split: lines_of(file_in(folder, split)) for split in SPLITS})
+        encoding = encode({split: lines_of_split(folder, split) for split in SPLITS})
         if file_hashes(folder) != hashes:
             raise CorpusError(f"corpus {corpus.name!r} in {folder} was changed while it was read")
         return encoding

@@ -25,6 +25,8 @@ NUMBER = "N"
 """Stands for every number, as in the Penn Treebank of Mikolov et al. (2010)."""
 
 _NUMBER = re.compile(r"[+-]?\d+(?:[.,:/-]\d+)*%?")
+_JOINING = dict.fromkeys((0xAD, 0x200B, 0x2060, 0xFEFF))
+"""Soft hyphens and spaces without width, which say where a word may be broken and not where it ends."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,8 @@ class Tokenizer:
     def of(self, line: str) -> list[str]:
         """The words of a line, without `<eos>`."""
         text = line.lower() if self.lower else line
-        words = [match.group() for match in _token().finditer(text)] if self.tokenize else text.split()
+        found = _token().finditer(text.translate(_JOINING)) if self.tokenize else None
+        words = text.split() if found is None else [match.group() for match in found]
         return [NUMBER if _NUMBER.fullmatch(word) else word for word in words] if self.numbers else words
 
 
@@ -46,11 +49,17 @@ class Tokenizer:
 def _token() -> re.Pattern[str]:
     """A number with its points and commas, a word with its apostrophes and hyphens, or a run of one mark.
 
-    Letters keep their combining marks, such as the vowels of Devanagari, which `\\w` lacks.
+    Letters and marks keep what combines with them, such as the vowels of Devanagari, which `\\w` lacks. Characters that
+    only format are no words; those of them that part or join letters (Persian, Hindi) stay within the word.
     """
-    marks = "".join(chr(n) for n in range(sys.maxunicode) if unicodedata.category(chr(n)).startswith("M"))
-    letter = rf"[\w{marks}]"
-    return re.compile(rf"<unk>|\d+(?:[.,]\d+)*(?!{letter})|{letter}+(?:['’-]{letter}+)*|([^\w\s{marks}])\1*")
+    characters = [(chr(n), unicodedata.category(chr(n))) for n in range(sys.maxunicode)]
+    combining = "".join(character for character, category in characters if category.startswith("M"))
+    silent = "".join(character for character, category in characters if category == "Cf")
+    letter = rf"[\w{combining}]"
+    word = rf"{letter}+(?:['’\u200c\u200d-]{letter}+)*"
+    return re.compile(
+        rf"<unk>|\d+(?:[.,]\d+)*(?!{letter})|{word}|([^\w\s{combining}{re.escape(silent)}])\1*[{combining}]*"
+    )
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ def tokens_of(lines: Iterable[str]) -> Iterator[str]:
 
 
 def lines_of(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file; only its line ends separate them, as in the published pipelines.
+    """The lines of a UTF-8 file; only its line ends separate them (of Unix, Windows or old Macs), as in published code.
 
     `str.splitlines` would also break at characters inside a line, such as U+2028. Raises CorpusError for a file
     that cannot be read or is no UTF-8.
@@ -65,6 +65,18 @@ def lines_of(path: Path) -> Iterator[str]:
         raise CorpusError(f"{path}{_place_of_damage(path)}: not UTF-8 text ({error.reason})") from error
     except OSError as error:
         raise CorpusError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def lines_of_split(folder: Path, split: str) -> Iterator[str]:
+    """The lines of a corpus folder's split; CorpusError as `lines_of`, and where a line has the word `<eos>`.
+
+    Each line's end counts as that word, which a text that has it already would have twice.
+    """
+    path = file_in(folder, split)
+    for number, line in enumerate(lines_of(path), 1):
+        if EOS in line and EOS in line.split():
+            raise CorpusError(f"{path}:{number}: the text has the word {EOS}, which every line's end already counts as")
+        yield line
 
 
 def _place_of_damage(path: Path) -> str:

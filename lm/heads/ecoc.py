@@ -49,8 +49,9 @@ class Ecoc(OutputHead):
             raise ValueError(f"{needs} needs a codebook with spans")
         self.loss = spec.loss
         self.needs_fit = spec.temperature == "fit" and not self.by_span
-        self.trained_temperature = 1.0 if spec.temperature == "fit" else spec.temperature
-        self.temperature = self.trained_temperature
+        self.temperature = 1.0 if spec.temperature == "fit" else spec.temperature
+        # The other losses are of bits, which have no temperature: theirs is for scoring alone.
+        self.trained_temperature = self.temperature if isinstance(spec.loss, NormalizedLoss) else 1.0
         self.codes = Codes(book)
         self.spans = None if book.spans is None else SpanTable(book.spans)
         self.weight_CH = nn.Parameter(torch.empty(book.bits, size).uniform_(-0.1, 0.1, generator=init))

@@ -137,7 +137,8 @@ class Dlms(_Feedback):
     first_temperature: Positive = Field(default=0.1, description="Of the first epoch's samples, tau.")
     last_temperature: Positive = Field(default=2.5, description="Of the last epoch's; between, a logistic curve.")
     top_words: PositiveInt = Field(
-        default=30, description="How many of the likeliest words are in the mean, beside the text's own."
+        default=30,
+        description="How many of the likeliest words are in the mean, beside the text's own; of a tree all of them.",
     )
     by_bits: bool = Field(
         default=True,
@@ -148,7 +149,8 @@ class Dlms(_Feedback):
     straight_through: bool = Field(
         default=False,
         strict=True,
-        description="Whether the likeliest word alone is fed, with the gradient of the mean.",
+        description="Whether the likeliest word alone is fed, with the gradient of the mean; of a tree the likeliest "
+        "class, if it is not the text's by the mean of its words.",
     )
     gradient: Gradient = "flow"
 

@@ -165,7 +165,7 @@ class VariableBptt(Part):
     deviation: NonNegative = Field(
         default=5.0, description="Standard deviation of the length, in tokens, s; 0: one of two lengths."
     )
-    minimum: Length = Field(default=5, description="The shortest window, in tokens.")
+    minimum: Length = Field(default=5, description="The shortest window, in tokens, even of a shorter base length.")
     cap_extra: CapExtra = Field(
         default=None, description="The longest window is the base length and this many tokens; null: any length."
     )

@@ -92,6 +92,17 @@ def test_train_prints_its_epochs_and_scores_and_is_not_repeated(corpus_folder: P
     assert again.exit_code == 0 and again.output.splitlines() == lines[3:]
 
 
+def test_a_reader_that_goes_is_no_wrong_spec(corpus_folder: Path, tmp_path: Path) -> None:
+    spec_file = write_spec(tmp_path / "spec.yaml", tiny_spec(corpus_folder, epochs=30))
+    arguments = ("train", spec_file, "--out", tmp_path / "run", "--device", "cpu")
+    with start(*arguments, "--checkpoint-minutes", "0") as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline().startswith("train epoch 1")
+        process.stdout.close()
+        assert process.wait(timeout=60) == 1 and "Broken pipe" not in process.stderr.read()
+    assert invoke(*arguments).exit_code == 0
+
+
 def test_the_folder_is_the_key_if_none_is_named(
     corpus_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

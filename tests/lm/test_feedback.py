@@ -254,6 +254,15 @@ def predicted(model: LanguageModel, feedback: Feedback, progress: float = 0.5) -
     return made.predicted(outputs, text(), made.uniform_SBX), outputs, made.uniform_SBX
 
 
+def test_bits_have_no_temperature_in_what_is_fed() -> None:
+    """A fixed one is for scoring: it changed the training of each loss but that of a distribution over words."""
+    soft = mixing({"kind": "soft_scheduled_sampling", "top_words": V})
+    warm = {"probability": {"kind": "codewords", "temperature": 30.0}}
+    for loss, same in (("bce", True), ("normalized", False)):
+        fed, heated = (predicted(model_of(CODES | {"loss": {"kind": loss}} | more), soft)[0] for more in ({}, warm))
+        assert torch.equal(soft_weights(fed), soft_weights(heated)) == same
+
+
 def test_a_soft_argmax_lies_between_the_argmax_and_the_mean() -> None:
     model = model_of(SOFTMAX)
     fed, outputs, _ = predicted(model, mixing({"kind": "soft_scheduled_sampling", "top_words": V}))

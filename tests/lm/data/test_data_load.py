@@ -114,6 +114,10 @@ def test_unknown_names_and_bad_folders_say_what_is_wrong(places: Path) -> None:
     (folder / "valid.txt").write_bytes(b"one line\ncaf\xe9 \n")
     with pytest.raises(CorpusError, match=r"valid.txt:2: not UTF-8 text \(invalid continuation byte\)$"):
         load(Corpus(name=str(folder)))
+    ended = write_texts(places / "ended", TOY | {"valid": "one line\nanother <eos>\n"})
+    with pytest.raises(CorpusError, match=r"ended/valid.txt:2: the text has the word <eos>, which every line's end"):
+        load(Corpus(name=str(ended)))
+    load(Corpus(name=str(write_texts(places / "near", TOY | {"valid": "x<eos> <eos>x\n"}))))
 
 
 def test_a_cap_on_the_vocabulary_makes_another_corpus(toy: str, places: Path) -> None:

@@ -67,6 +67,12 @@ def test_words_of_a_line(words: Tokenizer, expected: str) -> None:
     assert words.of(" \t\n") == []
 
 
+def test_characters_that_only_format_are_no_words() -> None:
+    text = "co\u00adoperate x\u200by \u0645\u06cc\u200c\u0631\u0648\u0645 \u200ea\u200f, I \u2764\ufe0f you!!\n"
+    joined = ["cooperate", "xy", "\u0645\u06cc\u200c\u0631\u0648\u0645"]
+    assert Tokenizer(tokenize=True).of(text) == [*joined, "a", ",", "I", "\u2764\ufe0f", "you", "!!"]
+
+
 def test_a_word_keeps_its_combining_marks() -> None:
     assert Tokenizer(tokenize=True).of("हिन्दी भाषा, de\u0301ja\u0300") == ["हिन्दी", "भाषा", ",", "de\u0301ja\u0300"]
 
