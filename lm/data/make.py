@@ -40,8 +40,8 @@ class Tokenizer:
     def of(self, line: str) -> list[str]:
         """The words of a line, without `<eos>`."""
         text = line.lower() if self.lower else line
-        found = _token().finditer(text.translate(_JOINING)) if self.tokenize else None
-        words = text.split() if found is None else [match.group() for match in found]
+        matches = _token().finditer(text.translate(_JOINING)) if self.tokenize else None
+        words = text.split() if matches is None else [match.group() for match in matches]
         return [NUMBER if _NUMBER.fullmatch(word) else word for word in words] if self.numbers else words
 
 

@@ -50,7 +50,7 @@ class Ecoc(OutputHead):
         self.loss = spec.loss
         self.needs_fit = spec.temperature == "fit" and not self.by_span
         self.temperature = 1.0 if spec.temperature == "fit" else spec.temperature
-        # The other losses are of bits, which have no temperature: theirs is for scoring alone.
+        # Every other loss is of bits, which have no temperature: it is for scoring alone.
         self.trained_temperature = self.temperature if isinstance(spec.loss, NormalizedLoss) else 1.0
         self.codes = Codes(book)
         self.spans = None if book.spans is None else SpanTable(book.spans)

@@ -14,10 +14,11 @@ from typing import Any, Literal
 from lm.hashes import CURVE, RECORD
 from lm.record import perplexity
 from lm.spec import TrainSpec
-from orchestrator.agenda.expand import SweepState
+from orchestrator.agenda.expand import SweepState, unsettled
 from orchestrator.search.events import SearchTrial
 from orchestrator.search.ledger import SearchState
 from orchestrator.sweep import ScaledSweep
+from orchestrator.sweep.searches import Tune
 from orchestrator.trials.locks import Holder, is_held, lock_path, read_holder, sweep_locks
 from orchestrator.trials.plan import Facts, PlanStatus, state_in_words, state_of
 from orchestrator.trials.records import Records
@@ -220,6 +221,13 @@ def _standing(trial: Trial, names: Mapping[str, str], records: Records) -> Trial
     )
 
 
+def ended(state: SweepState, records: Records) -> dict[str, Literal["done", "diverged"]]:
+    """How each trial of the table stands that needs no more training, by key."""
+    missing = {trial.key for trial in unsettled(state.table, records)}
+    settled = [trial for trial in state.trained if trial.key not in missing]
+    return {trial.key: "diverged" if state_of(trial, records) == "diverged" else "done" for trial in settled}
+
+
 def no_verdicts(sweep: ScaledSweep, trials: Sequence[Trial]) -> str | None:
     """Which of the planned variants will get no verdict, and why; None if all may get one.
 
@@ -261,13 +269,16 @@ def no_verdicts(sweep: ScaledSweep, trials: Sequence[Trial]) -> str | None:
 def seeds_advice(sweep: ScaledSweep, trials: Sequence[Trial]) -> str | None:
     """What more seeds of the baseline alone would bring; None if it has more, is in few comparisons, or lists others.
 
+    None also if each seed has a search of its own, which is given as many seeds for all variants.
+
     The best number of seeds for what all others are compared with is that of one times the root of the others' number
     (Dunnett 1955, "A multiple comparison procedure for comparing several treatments with a control", JASA 50).
     """
     seeds, others = len(sweep.seeds), len({trial.variant for trial in trials} - {sweep.baseline.name})
     more = min(2 * seeds, round(seeds * math.sqrt(others)))
     counted_up = sweep.seeds == sweep.variant_seeds == tuple(range(1, seeds + 1))  # as the numbers of the advice are
-    if seeds < 2 or others < 3 or len(sweep.looks) > 1 or not counted_up:
+    searches_each = isinstance(sweep.searching, Tune) and sweep.searching.repeats > 1
+    if seeds < 2 or others < 3 or len(sweep.looks) > 1 or not counted_up or searches_each:
         return None
     narrower = 1 - math.sqrt((1 / more + 1 / seeds) / (2 / seeds))
     return (

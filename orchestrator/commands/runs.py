@@ -66,10 +66,13 @@ def list_runs(
 
 
 def _named(state: SweepState) -> Iterator[tuple[str, str]]:
-    """Key and name of a sweep's trials; the table comes last, because its name counts if a search has the trial too."""
-    for search in state.searches:
+    """Key and name of a sweep's trials, of one that has several the name that counts last.
+
+    That is the table's if a search has the trial too, and that of the variant which trains it if others read it.
+    """
+    for search in reversed(state.searches):
         yield from ((trial.key, f"{search.task.title}, trial {trial.number}") for trial in search.trials if trial.key)
-    yield from ((trial.key, trial.title) for trial in state.table)
+    yield from ((trial.key, trial.title) for trial in reversed(state.table))
 
 
 def _rows(
@@ -144,11 +147,12 @@ def _reported(reports: Path, runs: Path) -> tuple[dict[str, tuple[str, str]], di
         listed = dict[str, str]()
         with suppress(OSError, ValueError, KeyError):  # names alone are lost, and the page's own command says why
             if (summary := read_summary(path.parent)) is not None:
-                for variant, key in summary.searches.items():
+                for variant, key in reversed(summary.searches.items()):
                     trials = read_search_trials(ledger_path(runs, key))
                     listed |= {trial.key: f"{variant}, trial {trial.number}" for trial in trials if trial.key}
             with path.open(encoding="utf-8", newline="") as table:
-                listed |= {row["key"]: f"{row['variant']}, seed {row['seed']}" for row in csv.DictReader(table)}
+                rows = reversed([*csv.DictReader(table)])
+                listed |= {row["key"]: f"{row['variant']}, seed {row['seed']}" for row in rows}
         names |= {key: (of, name) for key, name in listed.items()}
         sweeps[of] = {*listed}
     return names, sweeps

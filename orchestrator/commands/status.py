@@ -122,6 +122,7 @@ def why(
 ) -> None:
     """Show why a trial failed or diverged: its reason, the ends of its traceback, its log and its curve."""
     from lm.record import read_curve
+    from orchestrator.search.ledger import stopped_early
     from orchestrator.trials.disk import FAILURE
     from orchestrator.trials.records import check_trial, damage_in_a_line, find_key
 
@@ -133,7 +134,9 @@ def why(
             typer.echo(f"{key} is damaged: {damage_in_a_line(error)}")
             return
     if record is None:
-        typer.echo(f"{key} has no record: it was stopped or still runs")
+        stopped = stopped_early(runs).get(key)
+        by_search = f"a search stopped it after epoch {stopped}"
+        typer.echo(f"{key} has no record: {'it was stopped or still runs' if stopped is None else by_search}")
     elif record.status == "complete":
         typer.echo(f"{key} is complete: there is nothing to explain")
     else:

@@ -217,6 +217,9 @@ def most_trials(sweep: ScaledSweep, state: SweepState) -> list[Trial]:
         else replace(t, reads_from=None if sweep.base_is_found else t.reads_from)  # by hand, from what is found
         for t in plan(sweep)
     ]
+    seeds_of_best = sweep.variant_seeds if any(search.task.variant == BEST_FOUND for search in state.searches) else ()
+    if sweep.most_trials is not None:
+        trials = trials[: sweep.most_trials - len(seeds_of_best)]
     for search in state.searches:
         task = search.task
         example = replace(trials[0], change="", spec=task.base, opens_test=False, reads_from=None, starts_from=None)
@@ -224,7 +227,8 @@ def most_trials(sweep: ScaledSweep, state: SweepState) -> list[Trial]:
         each = replace(example, variant=f"search for {task.variant}", spec=spec)
         trials += [replace(each, key=f"{task.title} {n}") for n in range(search_trials_left(search) or 0)]
         if task.variant == BEST_FOUND:
-            trials += [replace(example, variant=BEST_FOUND, key=f"{BEST_FOUND}, seed {s}") for s in sweep.variant_seeds]
+            each = replace(example, variant=BEST_FOUND, opens_test=True)
+            trials += [replace(each, key=f"{BEST_FOUND}, seed {s}") for s in seeds_of_best]
     return trials
 
 

@@ -18,6 +18,7 @@ from lm.checkout import commit
 from lm.data import load
 from lm.files import WriteError, check_writable, make_folder
 from orchestrator.agenda.expand import SweepState, disk_failure, expand, trials_to_train, unsettled
+from orchestrator.agenda.standing import ended
 from orchestrator.agenda.trial_source import InTurn, TrialSource
 from orchestrator.errors import CannotStartError, command_line
 from orchestrator.execute.estimate import at_most, yet_to_come
@@ -201,10 +202,8 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report,
     """
     sweep, whole, options, records = prepared.sweep, prepared.whole, prepared.options, prepared.records
     state, file, reports, budget_spent = prepared.state, options.file, options.reports, False
-    missing = {trial.key for trial in unsettled(state.table, records)}
-    done = {trial.key for trial in state.trained} - missing
-    diverged = {trial.key for trial in state.trained if state_of(trial, records) == "diverged"}
-    train = bool(missing or state.waiting)
+    done = ended(state, records)
+    train = bool(state.waiting or {trial.key for trial in state.trained} - done.keys())
     last = LastMade(whole, file, reports / sweep.name / sweep.scale, records)
     anything = train or options.only or questions(whole, state.table, records)
     report = None if anything else last.report(state)
@@ -212,8 +211,8 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report,
         print(said, file=sys.stderr)
     write = partial(report_sweep, whole, file, records=records, reports=reports, if_fuller="write beside")
     best = {search.task.title: so_far for search in state.searches if (so_far := search.best_so_far) is not None}
-    progress = Progress(state.table, done=done, diverged=diverged, records=records if train else None, best=best)
-    progress.expect(*yet_to_come(sweep, state, records))
+    progress = Progress(state.table, done=done, records=records if train else None, best=best)
+    _expect(progress, sweep, state, records)
     with progress:
         if report is not None and (link := last.link) is not None:
             return report, ending(state, records), link, False
@@ -223,7 +222,7 @@ def _train_and_report(prepared: Prepared, interrupt: Interrupt) -> tuple[Report,
                 interim = Interim(lambda: expand(whole, records), write, records, progress.say)
                 budget_spent = _train(prepared, Listeners(progress, tracker, interim), interrupt, progress)
             state = expand(sweep, records)
-            progress.expect(*yet_to_come(sweep, state, records))
+            _expect(progress, sweep, state, records)
             reported = expand(whole, records) if options.only else state
             if interrupt.exit_code is None:
                 ask(questions(whole, reported.table, records), progress.say)
@@ -254,7 +253,7 @@ def _train(prepared: Prepared, listener: Listeners, interrupt: Interrupt, progre
             fetch_unsettled(storage, trial.key, prepared.records)
 
     def expect(state: SweepState) -> None:
-        progress.expect(*yet_to_come(prepared.sweep, state, prepared.records))
+        _expect(progress, prepared.sweep, state, prepared.records)
 
     sources = list[InTurn]()
 
@@ -272,6 +271,13 @@ def _train(prepared: Prepared, listener: Listeners, interrupt: Interrupt, progre
         order = Order(prepared.allotment, options.jobs, options.address, tuple(corpora), options.verbose)
         run_on_ray(source, order, listener, interrupt, progress.say)
     return time.monotonic() >= deadline and not any(source.failed for source in sources)
+
+
+def _expect(progress: Progress, sweep: ScaledSweep, state: SweepState, records: Records) -> None:
+    """Count what comes next, and as ended what an earlier command has trained of what a search has found since."""
+    to_come, left = yet_to_come(sweep, state, records)
+    searched = [trial for trial in left if trial.number is not None]
+    progress.expect(to_come, [*state.table, *searched], ended(state, records))
 
 
 def _before_training(prepared: Prepared) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -193,9 +193,10 @@ def _name_problems(sweep: Sweep) -> Iterator[Problem]:
 def _problems_at(sweep: Sweep, scale_name: str) -> Iterator[Problem]:
     """All that is wrong at a scale: of its base, or else of its variants, and then of what is searched."""
     base, *others = variants = list(sweep.variants_at(scale_name))
-    problems = list(base.problems)
-    if not problems:  # what is said of the variants of a wrong base could be wrong, too
-        problems += _variant_problems(sweep, scale_name, base, others)
+    problems, searched = list(base.problems), searched_paths(sweep, scale_name)
+    # What is said of the variants of a wrong base, or without what is searched of them, could be wrong, too.
+    if not problems and searched is not None:
+        problems += _variant_problems(sweep, scale_name, base, others, searched)
         problems += _setting_problems(sweep, scale_name, [variant.spec for variant in variants])
     yield from problems or search_problems(sweep, scale_name, variants)
 
@@ -249,10 +250,12 @@ def _dose_problems(sweep: Sweep, specs: Sequence[TrainSpec]) -> Iterator[Problem
             yield Problem(("doses", i, "measure"), f"{dose.measure} needs base.epoch_measures: [subspace]")
 
 
-def _variant_problems(sweep: Sweep, scale_name: str, base: Variant, others: Sequence[Variant]) -> Iterator[Problem]:
+def _variant_problems(
+    sweep: Sweep, scale_name: str, base: Variant, others: Sequence[Variant], searched: Collection[str]
+) -> Iterator[Problem]:
     """Changes that do not fit the base, contradict each other, or make the spec of another variant."""
     another = "another component that is taken away together with it"
-    sound, seen, searched = True, {effective(base.spec): base.name}, searched_paths(sweep, scale_name)
+    sound, seen = True, {effective(base.spec): base.name}
     controls = [with_as_many_epochs(variant, base.spec) for variant in others if sweep.equal_budget]
     added = {control.name for control in controls if control}
     for variant in others:

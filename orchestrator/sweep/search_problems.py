@@ -75,12 +75,12 @@ def search_problems(sweep: Sweep, scale_name: str, variants: Sequence[Variant]) 
             yield Problem(place, f"the name {taken!r} is taken by {by}")
 
 
-def searched_paths(sweep: Sweep, scale_name: str) -> set[str]:
-    """The dotted paths whose values in the base a search decides; none if what is searched is wrong."""
+def searched_paths(sweep: Sweep, scale_name: str) -> set[str] | None:
+    """The dotted paths whose values in the base a search decides; None if what is searched is wrong."""
     try:
         searching = sweep.searching(scale_name)
     except ValidationError:  # `search_problems` says what it is
-        return set()
+        return None
     space = searching.space if isinstance(searching, Search) else {}
     return {path for key, place in space.items() for path in paths_of(key, place)}
 

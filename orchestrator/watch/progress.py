@@ -180,9 +180,15 @@ class Progress:
             self._live.stop()
         self._print(self.summary())
 
-    def expect(self, to_come: Sequence[Trial], trials: Sequence[Trial] = ()) -> None:
-        """Count as waiting, and in the time left: stand-ins for what searches may ask for, and these trials."""
+    def expect(
+        self, to_come: Sequence[Trial], trials: Sequence[Trial] = (), ended: Mapping[str, ProgressState] | None = None
+    ) -> None:
+        """Count as waiting, and in the time left: stand-ins for what searches may ask for, and these trials.
+
+        Those that `ended`, by key, before anybody asked for them, count as what they are.
+        """
         with self._lock:
+            self._states |= ended or {}
             self._clock.to_come = list(to_come)
             for trial in [t for t in trials if t.reads_from is None and t.key not in {*self._sharing, *self._states}]:
                 self._clock.add(trial)

@@ -219,6 +219,7 @@ class Mirror:
     def _sort_out(self, planned: Planned) -> None:
         """Tag what is no longer planned and move it out of the parent; take back what is planned again."""
         names = {(trial.key, trial.variant) for trial in planned.trials} | set(planned.searched)
+        planned_keys = {key for key, _ in names}
         keys = {(trial.variant, str(trial.seed)): trial.key for trial in planned.trials}
         title, note = f"{self._title}, superseded", {_NOTE: _EARLIER}
         for run in [run for run in self._runs if run.tags.get("role") == "trial"]:
@@ -227,7 +228,7 @@ class Mirror:
             elif run.tags.get("variant") not in planned.undecided and not self._is_live_elsewhere(run):
                 of_name = keys.get((run.tags.get("variant", ""), run.tags.get("seed", "")), "true")
                 own_key = run.tags.get("trial_key", "")  # if the variant has another name since
-                instead = own_key if own_key in keys.values() else of_name
+                instead = own_key if own_key in planned_keys else of_name
                 parent = self._only(SUPERSEDED, title, note)
                 parent.set_status("KILLED")
                 run.log(tags={SUPERSEDED: instead, _PARENT: parent.id})

@@ -11,12 +11,14 @@ from typer.testing import CliRunner
 
 import lm
 from orchestrator.__main__ import app
+from orchestrator.agenda.standing import seeds_advice
 from orchestrator.execute import machine
 from orchestrator.execute.machine import default_scale, has_gpu
 from orchestrator.sweep import read_sweep
 from orchestrator.sweep.schema import schema_text
+from orchestrator.trials.plan import plan
 from tests.support.places import fake_smi
-from tests.support.sweep_texts import GOOD, SWEEPS, edited
+from tests.support.sweep_texts import GOOD, SWEEPS, edited, read_text
 
 HEAVY = ("torch", "ray", "mlflow", "matplotlib", "bokeh", "optuna", "pandas")
 ABLATION = str(SWEEPS / "awd_ablation.yaml")
@@ -111,6 +113,15 @@ def test_plan_says_that_one_seed_gets_no_verdict(tmp_path: Path) -> None:
     assert said in invoke(*at, "--seeds", "1")[1].splitlines()
     assert "with one seed" not in invoke(*at, "--seeds", "1", "--only", "full")[1]
     assert "no verdict" not in invoke(*at, "--only", "full", "--only", "no AR/TAR")[1]
+
+
+def test_plan_advises_no_seeds_that_repeated_searches_refuse(tmp_path: Path) -> None:
+    space = "{dropout.output: {kind: uniform, low: 0.0, high: 0.5}}"
+    for repeats in (1, 2):
+        text = edited("finetune: {epochs: 2}\n", "finetune: {epochs: 2}\ntune: {trials: 2, repeats: %d, space: %s}\n")
+        text = text[: text.index("scales:")].replace("variants:\n", "variants:\n  a GRU: {model.cell: gru}\n")
+        sweep = read_text(tmp_path, text % (repeats, space)).at("paper")
+        assert (seeds_advice(sweep, plan(sweep)) is None) == (repeats == 2)
 
 
 def test_plan_names_what_is_scored_on_another_test_text(tmp_path: Path) -> None:

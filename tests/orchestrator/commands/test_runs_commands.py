@@ -100,6 +100,16 @@ def test_a_trial_of_two_sweeps_counts_in_both(place: Path) -> None:
     assert rows["no weight-dropping, seed 1"] == ("toy/paper", "dropout.weight 0.0")
 
 
+def test_a_trial_is_called_by_the_variant_that_trains_it_and_not_by_one_that_reads_it(place: Path) -> None:
+    text = (place / "toy.yaml").read_text().replace("variants:\n", "variants:\n  fewer epochs: {epochs: 1}\n")
+    (place / "toy.yaml").write_text(text + "equal_budget: true\n")
+    settle(full := trials()["full"])
+    assert trials()["fewer epochs (as many epochs)"].reads_from == full.key
+    assert [row["variant"] for row in rows_of("--sweep", "toy.yaml", "--scale", "paper")] == ["full, seed 1"]
+    assert command("report", "toy.yaml", "--scale", "paper")[0] == 0
+    assert [row["variant"] for row in rows_of()] == ["full, seed 1"]
+
+
 def test_the_default_folder_may_not_have_been_written_yet(place: Path) -> None:
     assert command("runs", "list")[1].endswith("0 trials, 0.00 KiB\n")
     assert command("runs", "gc")[1] == "0 bytes freed\n"

@@ -94,6 +94,13 @@ def test_nothing_of_the_table_is_final_before_the_search_is_over(tmp_path: Path,
     assert not any(trial.reads_from for trial in most)
 
 
+def test_no_more_trials_are_expected_than_the_total_that_the_file_allows(tmp_path: Path, records: Records) -> None:
+    sweep = at_paper(tmp_path, DESIGN.replace("seeds: [1, 2]", "seeds: {min: 2, max: 3, until: decided, total: 20}"))
+    most = most_trials(sweep, state := expand(sweep, records))
+    assert sum(trial.opens_test for trial in most) == 20
+    assert what_is_left(sweep, state, records) == Remaining(2, 19, 20)
+
+
 def test_nothing_found_is_nothing_ablated(tmp_path: Path, records: Records) -> None:
     sweep = at_paper(tmp_path, DESIGN)
     (task,) = search_tasks(sweep)

@@ -186,6 +186,16 @@ def test_what_a_search_finds_has_its_name_for_itself(old: str, new: str, line: s
     read_text(tmp_path, DESIGN.replace("base:\n", "baseline: best found\nbase:\n"))  # there the base is what is found
 
 
+def test_a_wrong_search_is_not_taken_for_a_variant_that_changes_nothing(tmp_path: Path) -> None:
+    text = SEARCH.replace(
+        "seeds: [1, 2]\n", "variants: {as in the file: {optimizer.learning_rate: 3.0}}\nseeds: [1, 2]\n"
+    )
+    read_text(tmp_path, text)  # which rate is changed, the search decides
+    assert errors_of(tmp_path, text.replace("{trials: 2}", "{trials: 0}")) == [
+        "27: scales.tiny.search.trials: should be greater than or equal to 1, got 0"
+    ]
+
+
 def test_a_variant_that_sets_a_part_of_a_named_change_needs_a_space_of_its_own(tmp_path: Path) -> None:
     text = TUNE.replace("clip: {off: {optimizer.clip: 0.5}}", "width: {off: {model.embedding_size: 4}}")
     said = (

@@ -482,6 +482,16 @@ def test_what_diverged_before_is_not_counted_as_done() -> None:
     assert progress.summary() == "1 done, 1 diverged"
 
 
+def test_what_an_earlier_command_trained_of_what_a_search_finds_is_counted_when_it_is_over() -> None:
+    one, two, three = trial("one"), trial("two"), trial("three")
+    progress = Progress([], console=pipe()[0])
+    progress.expect([dataclasses.replace(one, key="a stand-in")])
+    assert progress.summary().startswith("0 done, 1 waiting")
+    readers = [dataclasses.replace(one, variant="reads one", reads_from=one.key)]
+    progress.expect([], [one, two, three, *readers], {one.key: "done", two.key: "diverged"})
+    assert progress.summary().startswith("2 done, 1 waiting, 1 diverged")
+
+
 def test_diverged_is_not_counted_as_failed() -> None:
     progress = Progress([one := trial("one"), two := trial("two")], console=pipe()[0])
     progress.settled(one, record(one, "diverged", "the loss is nan"))

@@ -101,6 +101,15 @@ def test_a_variant_under_another_name_supersedes_its_run(records: Records) -> No
     }
 
 
+def test_a_trial_of_a_search_for_a_renamed_variant_supersedes_its_run(records: Records) -> None:
+    asked = trial("full", 9, batch_size=5)
+    command([FULL, asked], records)
+    renamed = [replace(FULL, variant="start"), replace(asked, variant="start")]
+    command(renamed, records, Planned([renamed[0]], [(asked.key, "start")]))
+    of_asked = [run.data.tags for run in Shown().runs if run.data.tags.get("trial_key") == asked.key]
+    assert {tags["variant"]: tags.get("superseded") for tags in of_asked} == {"full": asked.key, "start": None}
+
+
 def test_what_a_search_asked_for_and_what_it_has_not_decided_stay(records: Records) -> None:
     asked, late = trial("full", 9, batch_size=5), trial("late", batch_size=6)
     everything = [FULL, BARE, asked, late]
