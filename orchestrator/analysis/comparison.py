@@ -15,7 +15,7 @@ from orchestrator.analysis import statistics
 from orchestrator.analysis.effects import WANTED, Comparison, Obstacle, Reason, perplexity_change
 from orchestrator.analysis.looks import LEVEL_OF_ERROR
 from orchestrator.analysis.noise import BLOCKS, Array, Losses, missed_by_waves, text_correlation, text_variance
-from orchestrator.analysis.outcomes import Group, Outcome, Outcomes, budget, is_adaptive
+from orchestrator.analysis.outcomes import Group, Outcome, Outcomes, budgets_of, is_adaptive
 from orchestrator.analysis.statistics import MARGIN, contrasts
 
 _VALUES, _FEWEST_SWEEPS = 800, 40
@@ -88,7 +88,7 @@ def obstacles(outcomes: Mapping[str, Group], variants: Sequence[str]) -> list[Ob
     """
     groups = {variant: outcomes.get(variant, ()) for variant in variants}
     texts = {frozenset(texts) for group in groups.values() if (texts := _texts(group))}
-    budgets = {budget(group) for group in groups.values() if group}
+    budgets = budgets_of(group for group in groups.values() if group)
     found: dict[Reason, list[str]] = {
         "adaptive": [name for name, group in groups.items() if group and is_adaptive(group)],
         "not complete": [

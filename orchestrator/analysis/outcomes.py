@@ -180,6 +180,13 @@ def budget(group: Sequence[Outcome]) -> tuple[int, int | None, int | None]:
     return epochs, length, starts.pop() if len(starts) == 1 else None
 
 
+def budgets_of(groups: Iterable[Sequence[Outcome]]) -> set[tuple[int, int | None, int | None]]:
+    """The budgets of some variants; if one of them has several starts, because they vary with the seed, without any."""
+    budgets = {budget(group) for group in groups}
+    varies = any(start is None for _, _, start in budgets)
+    return {(epochs, length, None) for epochs, length, _ in budgets} if varies else budgets
+
+
 class TokenLossReader:
     """Reads losses by token; which words a text has is read once, for all trials scored on it."""
 

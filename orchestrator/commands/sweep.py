@@ -158,9 +158,9 @@ def report(
 
 
 def _modification_times(runs: Path) -> dict[Path, int]:
-    """When every record and curve was written, in nanoseconds."""
-    times = {}
-    for path in (*runs.glob("*/record.json"), *runs.glob("*/curve.parquet")):
+    """When everything that a page shows was written, in nanoseconds."""
+    times, parts = {}, ("record.json", "curve.parquet", "samples/*.json", "analyses/*.json")
+    for path in (*(path for part in parts for path in runs.glob(f"*/{part}")), *runs.glob(".searches/*.jsonl")):
         with suppress(OSError):  # moved away meanwhile, or not to be read: the report says so
             times[path] = path.stat().st_mtime_ns
     return times

@@ -73,13 +73,15 @@ def check_vocabularies(sweep: ScaledSweep, path: Path) -> None:
                 problems.append(Problem(_written_place(document, sweep, variant, field), text + at_scale))
         if variant is sweep.baseline:
             of_base = of_variant
-    if TRAIN_START in sweep.varies and not problems:
+    for variant in sweep.variants if TRAIN_START in sweep.varies and not problems else ():
+        last = max(sweep.seeds_of(variant), key=sweep.seeds.index)
         try:
-            token_counts_of(sweep.spec(sweep.baseline, sweep.seeds[-1]).corpus)
+            token_counts_of(sweep.spec(variant, last).corpus)
         except CorpusError as error:
             place = ("varies", sweep.varies.index(TRAIN_START))
-            text = f"each of the {len(sweep.seeds)} seeds has a stretch of its own; that of the last: {error}"
+            text = f"each seed of {variant.name!r} has a stretch of its own; that of the last: {error}"
             problems.append(Problem(place, text))
+            break
     if problems:
         raise SweepError(messages(problems, document))
 
@@ -208,8 +210,9 @@ def _setting_problems(sweep: Sweep, scale_name: str, specs: Sequence[TrainSpec])
             hints = [problem.text for spec in specs for problem in override(spec, {path: 0})[1]]
             closest = max(hints, key=lambda hint: "did you mean" in hint)
             yield Problem(("varies", i), f"neither the base nor a variant has {path!r}; {closest}")
-        if path == TRAIN_START and specs[0].corpus.train_tokens is None:
-            yield Problem(("varies", i), f"{path} needs base.corpus.train_tokens, the length of each stretch")
+        if path == TRAIN_START and any(spec.corpus.train_tokens is None for spec in specs):
+            part = "base." if specs[0].corpus.train_tokens is None else "in every variant "
+            yield Problem(("varies", i), f"{path} needs {part}corpus.train_tokens, the length of each stretch")
     asked = sweep.scale(scale_name).analyses
     place = ("analyses",) if asked is None else ("scales", scale_name, "analyses")
     for i, analysis in enumerate(sweep.analyses if asked is None else asked):

@@ -129,8 +129,10 @@ def _bits(answers: Answers) -> list[LinePanel]:
     rates, counts = [], []
     for variant, found in answers.items():
         seeds = [one for one in found if isinstance(one, CodeErrorsFound)]
-        places = range(1, seeds[0].bits + 1)
-        rates.append(Line.over_seeds(variant, places, [*zip(*(seed.wrong_by_bit for seed in seeds), strict=True)]))
+        # A search of its own may have given each seed a code of another length.
+        by_place = zip_longest(*(seed.wrong_by_bit for seed in seeds))
+        by_bit = [[rate for rate in each if rate is not None] for each in by_place]
+        rates.append(Line.over_seeds(variant, range(1, len(by_bit) + 1), by_bit))
         shares = [[count / seed.predictions for count in seed.wrong_bits] for seed in seeds]
         by_count = [*zip_longest(*shares, fillvalue=0.0)]
         counts.append(Line.over_seeds(variant, range(len(by_count)), by_count))

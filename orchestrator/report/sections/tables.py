@@ -9,7 +9,7 @@ from typing import Any
 from lm.by_token.ensemble import ensemble
 from lm.by_token.losses import read_losses
 from lm.record import Record, opened
-from orchestrator.analysis.outcomes import Outcome, Outcomes, budget, curve_of, is_adaptive, last_trained
+from orchestrator.analysis.outcomes import Outcome, Outcomes, budgets_of, curve_of, is_adaptive, last_trained
 from orchestrator.report.markdown import Row
 from orchestrator.report.sections.ablation import Spread
 from orchestrator.report.sections.search import seconds_of
@@ -131,7 +131,7 @@ def cost_table(outcomes: Outcomes) -> Iterator[Row]:
 
 def other_budgets(outcomes: Outcomes) -> list[str]:
     """The variants with a complete seed whose epochs, or text, are not the baseline's."""
-    return [name for name in trained(outcomes) if budget(outcomes[name]) != budget(outcomes.of_baseline)]
+    return [name for name in trained(outcomes) if len(budgets_of((outcomes[name], outcomes.of_baseline))) > 1]
 
 
 def trained(outcomes: Outcomes) -> dict[str, list[Record]]:

@@ -17,6 +17,7 @@ from orchestrator.analysis.outcomes import Outcomes, read_outcomes
 from orchestrator.report.files.folder import read_summary
 from orchestrator.report.sections.differences import where_table
 from orchestrator.report.sections.interactions import interaction_section
+from orchestrator.report.sections.tables import other_budgets
 from orchestrator.report.sections.verdicts import why_no_verdict
 from orchestrator.sweep.designs import Ablation
 from orchestrator.trials.records import Records
@@ -146,12 +147,13 @@ def test_stretches_that_vary_with_the_seed_are_no_other_budget(tmp_path: Path) -
         corpus = make_trial().spec.corpus.model_copy(update={"train_tokens": 50_000, "train_start": 50_000 * seed})
         return make_trial(variant, seed, corpus=corpus, epochs=5 + (variant == "longer"))
 
-    groups = {"full": (0, 1, 2, 3), "no A": (2, 3), "longer": (2, 3)}
+    groups = {"full": (0, 1, 2, 3), "no A": (2, 3), "no B": (0,), "longer": (2, 3)}
     trials = [varied(variant, seed) for variant, seeds in groups.items() for seed in seeds]
     for trial in trials:
         settle(tmp_path, trial, 60.0, corpus=MEASURED)
     outcomes = read_outcomes(trials, Records(tmp_path), "full")
-    assert obstacles(outcomes, ["no A", "full"]) == []
+    assert obstacles(outcomes, ["no A", "full"]) == obstacles(outcomes, ["no B", "full"]) == []
+    assert other_budgets(outcomes) == ["longer"]
     assert [obstacle.reason for obstacle in obstacles(outcomes, ["longer", "full"])] == ["another budget"]
 
 

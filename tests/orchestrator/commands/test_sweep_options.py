@@ -310,6 +310,12 @@ def test_a_watched_report_follows_the_records_until_interrupted(place: Path) -> 
     written = page.stat().st_mtime_ns
     time.sleep(0.5)
     assert page.stat().st_mtime_ns == written, "nothing changed"
+    (answers := place / "runs" / trials()["full"].key / "analyses").mkdir()
+    (answers / "rank.json").write_text("[]")
+    until = time.monotonic() + 60.0
+    while page.stat().st_mtime_ns == written and time.monotonic() < until:
+        time.sleep(0.05)
+    assert page.stat().st_mtime_ns > written, "what a model was asked comes after its record"
     watching.send_signal(signal.SIGINT)
     _, err = watching.communicate(timeout=120)
     assert watching.returncode == 130

@@ -48,12 +48,10 @@ def words_of(share: float) -> NextWordsFound:
     return NextWordsFound(kind="next_words", contexts=contexts, probability=probability, **given, **by_text)  # type: ignore[arg-type]
 
 
-def errors_of(counts: tuple[int, ...]) -> CodeErrorsFound:
+def errors_of(counts: tuple[int, ...], by_bit: tuple[float, ...] = (0.5, 0.25, 0.125)) -> CodeErrorsFound:
     rates = {"uncorrected": 0.9, "owner": None, "corrected": 0.7, "most_probable": 0.6}
-    by_bit = (0.5, 0.25, 0.125)
-    return CodeErrorsFound(
-        kind="code_errors", predictions=10, bits=3, class_bits=None, wrong_by_bit=by_bit, wrong_bits=counts, **rates
-    )
+    sizes = {"predictions": 10, "bits": len(by_bit), "class_bits": None}
+    return CodeErrorsFound(kind="code_errors", wrong_by_bit=by_bit, wrong_bits=counts, **sizes, **rates)
 
 
 def keep(runs: Path, trial: Trial, asked: Analysis, found: Found) -> None:
@@ -167,6 +165,17 @@ def test_bits_and_their_histogram_are_asked_of_codes_alone(tmp_path: Path) -> No
     assert histogram.lines[0].mean == pytest.approx([0.3, 0.4, 0.2, 0.1])
     assert histogram.lines[0].low == pytest.approx([0.2, 0.4, 0.2, 0.0])
     assert len(lines_figure(panels, "full").axes) == 2
+
+
+def test_codes_of_the_seeds_may_differ_in_length(tmp_path: Path) -> None:
+    """Where each seed has a search of its own, which found another number of bits."""
+    trials = planned(tmp_path / "runs", head=ECOC, model=UNTIED)
+    for trial, by_bit in zip(trials[2:], ((0.5, 0.25), (0.3, 0.15, 0.125)), strict=True):
+        keep(tmp_path / "runs", trial, CODES, errors_of((4, 4, 2), by_bit))
+    text, panels = page(tmp_path, trials, CODES)
+    assert rows(text, "Errors of the codes")[2].startswith("| wide | 0.8000 | 2.50 ± 0.71 |")
+    (line,) = panels[0].lines
+    assert list(line.x) == [1, 2, 3] and list(line.mean) == pytest.approx([0.4, 0.2, 0.125])
 
 
 def test_before_a_trial_that_can_be_asked_is_complete_there_is_no_section(tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agenda.expand import expand, search_tasks
+from orchestrator.api import load_sweep
 from orchestrator.commands.plan import print_plan
+from orchestrator.sweep import SweepError
 from orchestrator.trials.plan import plan
 from orchestrator.trials.records import Records
 from tests.support.found import TUNE, find, within
@@ -89,6 +91,16 @@ def test_what_cannot_vary_is_refused(tmp_path: Path, varies: str, text: str) -> 
 def test_a_stretch_needs_a_length(tmp_path: Path) -> None:
     (line,) = errors_of(tmp_path, CODES.replace(", train_tokens: 1000", "") + "varies: [corpus.train_start]\n")
     assert "corpus.train_start needs base.corpus.train_tokens, the length of each stretch" in line
+    whole = CODES.replace("variants:\n", "variants:\n  whole: {corpus.train_tokens: null}\n")
+    (line,) = errors_of(tmp_path, whole + "varies: [corpus.train_start]\n")
+    assert "corpus.train_start needs in every variant corpus.train_tokens, the length of each stretch" in line
+
+
+def test_the_stretches_of_each_variant_must_fit_the_text(tmp_path: Path) -> None:
+    text = CODES.replace("variants:\n", "variants:\n  long: {corpus.train_tokens: 20000}\n")
+    (file := tmp_path / "toy.yaml").write_text(text + "varies: [corpus.train_start]\n")
+    with pytest.raises(SweepError, match=r"toy.yaml:13: varies.0: each seed of 'long' has a stretch of its own"):
+        load_sweep(file, "paper")
 
 
 def test_an_equal_budget_adds_the_variant_that_trains_as_many_epochs(tmp_path: Path) -> None:
