@@ -61,7 +61,7 @@ class TrainSpec(Part):
     loss_reduction: Literal["mean", "sum_over_time"] = Field(
         default="mean",
         description="The training loss: the mean over a window's tokens, or the sum over its steps of the mean over "
-        "the columns (Zaremba et al. 2014).",
+        "the columns (Zaremba et al. 2014). The penalties of activations are means with either.",
     )
     feedback: Feedback | None = Field(
         default=None,

@@ -230,8 +230,8 @@ def print_estimate(cost: Estimate) -> None:
         )
         lines += [
             f"whole sweep: at most {in_words(cost.seconds)}, {cost.jobs} at once, {cost.core_hours:,.1f} core-hours; "
-            "early stops count in full, the neural cache's search is not counted, and trials that run at the same time "
-            "may slow each other down",
+            "trials that may stop early count to their last epoch, the neural cache's search is not counted, and "
+            "trials that run at the same time may slow each other down",
             f"disk: {byte_size(cost.disk_bytes)} kept, {byte_size(cost.checkpoint_bytes)} of checkpoints meanwhile",
             f"room for {cost.packing.at_once} at once: {limits}{more}",
         ]

@@ -91,7 +91,7 @@ def sweep(
 
 
 def _say_what_would_be_trained(scaled: ScaledSweep, options: Options, *, fresh: bool) -> None:
-    from orchestrator.agenda.expand import expand
+    from orchestrator.agenda.expand import expand, search_tasks
     from orchestrator.agenda.standing import search_standings
     from orchestrator.api import folders_to_set_aside, to_train
     from orchestrator.sweep.scaled import select
@@ -101,6 +101,7 @@ def _say_what_would_be_trained(scaled: ScaledSweep, options: Options, *, fresh: 
     with shared.refused(ValueError, OSError):
         if fresh and options.storage is not None:
             raise CannotStartError("--fresh: the storage would give the old records back; take another --storage")
+        search_tasks(scaled)  # as of `prepare`
         sweep, records = select(scaled, options.only), Records(options.runs.resolve())
         trials, searches = to_train(sweep, records, fresh=fresh)
         moved = folders_to_set_aside(expand(sweep, records), records.root) if fresh else []

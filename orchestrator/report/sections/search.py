@@ -185,7 +185,8 @@ def trials_of_tuning(searches: Sequence[SearchState], variants: Sequence[str]) -
     """How many trials tuned each of these variants; a baseline that is still being tuned has the file's values."""
     trials: Counter[str] = Counter()
     for search in searches:
-        if isinstance(search.task.searching, Tune) and search.ended and search.best is not None:
+        is_tuned = isinstance(search.task.searching, Tune) and bool(search.task.space)
+        if is_tuned and search.ended and search.best is not None:
             trials[search.task.variant] += len(search.trials)
     return [count for variant, count in trials.items() if variant in variants]
 

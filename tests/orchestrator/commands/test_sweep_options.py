@@ -24,6 +24,7 @@ from orchestrator.sweep import SweepError, read_sweep
 from orchestrator.sweep.scaled import select
 from orchestrator.trials.locks import holding
 from orchestrator.trials.records import Records
+from tests.support.found import TUNE
 from tests.support.places import SWEEP, command, settle, start, trials
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
@@ -224,6 +225,15 @@ def test_an_unknown_variant_is_told_before_anything_starts(place: Path, options:
     code, _, err = command("sweep", "toy.yaml", "--scale", "paper", "--only", "no finetuning", *options)
     assert code == 2
     assert err == "--only: unknown variant 'no finetuning' (did you mean 'no fine-tuning'?)\n"
+    assert not (place / "runs").exists()
+
+
+@pytest.mark.parametrize("line", [("plan",), ("sweep", "--dry-run"), ("sweep", "--executor", "inline")])
+def test_a_grid_that_ends_sooner_for_one_variant_is_refused_for_a_part_too(place: Path, line: tuple[str, ...]) -> None:
+    text = TUNE.replace("  trials: 2\n", "  trials: 6\n  sampler: {kind: grid, points: 2}\n")
+    (place / "uneven.yaml").write_text(text, encoding="utf-8")
+    code, _, err = command(line[0], "uneven.yaml", "--only", "full", *line[1:])
+    assert code == 2 and err.startswith("tune.sampler: every variant gets the same number of trials, but the grid of ")
     assert not (place / "runs").exists()
 
 

@@ -48,6 +48,11 @@ def page(tmp: Path, design: Design, *factors: str, **how: object) -> tuple[str, 
     return text, {f"{row['kind']} {row['contrast']}": row for row in csv.DictReader(lines)}
 
 
+def test_both_of_two_components_names_only_variants_that_are_in_the_table(tmp_path: Path) -> None:
+    text, _ = page(tmp_path, "both", "A", "B")
+    assert "(`stripped` less the variant without the other)" in text and "only X" not in text
+
+
 def test_both_tells_what_each_brings_alone_and_its_interaction_with_the_rest(tmp_path: Path) -> None:
     text, rows = page(tmp_path, "both", "A", "B", "C")
     verdicts = {name: row["verdict"] for name, row in rows.items()}

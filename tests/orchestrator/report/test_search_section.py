@@ -252,6 +252,7 @@ def test_how_much_each_variant_was_tuned_and_whose_values_are_hardly_chosen(tmp_
     text = page(tmp_path, under_way)
     nothing_to_tune = replace(searches[-1], task=replace(searches[-1].task, fixed=tuple(TUNED)))
     assert nothing_to_tune.task.variant == "Adam" and hardly_chosen([nothing_to_tune]) == []
+    assert trials_of_tuning([searches[0], nothing_to_tune], ["full", "Adam"]) == [2]
     assert "of tuning each" not in text and "Chosen from one trial" not in text
     assert trials_of_tuning(searches[:1], ["b"]) == []
 
