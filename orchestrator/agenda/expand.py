@@ -23,7 +23,7 @@ from orchestrator.search.trial_source import SearchTrialSource, trials_so_far
 from orchestrator.sweep import ScaledSweep
 from orchestrator.sweep.draws import paths_of
 from orchestrator.sweep.override import changed_paths, override
-from orchestrator.sweep.scaled import BEST_FOUND, BY_HAND, Variant
+from orchestrator.sweep.scaled import BEST_FOUND, BY_HAND, Variant, select
 from orchestrator.sweep.searches import Search, Tune
 from orchestrator.trials.locks import lock_path
 from orchestrator.trials.plan import Facts, plan
@@ -280,6 +280,12 @@ def search_tasks(sweep: ScaledSweep) -> list[SearchTask]:
             "another sampler, such as random"
         )
     return tasks
+
+
+def selected(whole: ScaledSweep, only: Sequence[str]) -> ScaledSweep:
+    """As `select`, and refuses what `search_tasks` does also if it is of a variant that is left out."""
+    search_tasks(whole)
+    return select(whole, only)
 
 
 def _task(sweep: ScaledSweep, variant: Variant, searching: Search | Tune) -> SearchTask:

@@ -114,14 +114,12 @@ def opened_state(
 
     If `only` names variants, the sweep has these and the baseline alone.
     """
-    from orchestrator.agenda.expand import expand, search_tasks
-    from orchestrator.sweep.scaled import select
+    from orchestrator.agenda.expand import expand, selected
     from orchestrator.trials.records import Records
 
     sweep, records = opened(file, scale, set_, seeds, silent=silent), Records(runs.resolve())
     with refused(ValueError, OSError):
-        search_tasks(sweep)  # as of `prepare`
-        sweep = select(sweep, only or ())
+        sweep = selected(sweep, only or ())
         return sweep, expand(sweep, records), records
 
 

@@ -91,18 +91,16 @@ def sweep(
 
 
 def _say_what_would_be_trained(scaled: ScaledSweep, options: Options, *, fresh: bool) -> None:
-    from orchestrator.agenda.expand import expand, search_tasks
+    from orchestrator.agenda.expand import expand, selected
     from orchestrator.agenda.standing import search_standings
     from orchestrator.api import folders_to_set_aside, to_train
-    from orchestrator.sweep.scaled import select
     from orchestrator.trials.records import Records, is_settled
     from orchestrator.trials.storage import Storage
 
     with shared.refused(ValueError, OSError):
         if fresh and options.storage is not None:
             raise CannotStartError("--fresh: the storage would give the old records back; take another --storage")
-        search_tasks(scaled)  # as of `prepare`
-        sweep, records = select(scaled, options.only), Records(options.runs.resolve())
+        sweep, records = selected(scaled, options.only), Records(options.runs.resolve())
         trials, searches = to_train(sweep, records, fresh=fresh)
         moved = folders_to_set_aside(expand(sweep, records), records.root) if fresh else []
         if options.storage is not None:

@@ -17,7 +17,7 @@ from typing import Literal
 from lm.checkout import commit
 from lm.data import load
 from lm.files import WriteError, check_writable, make_folder
-from orchestrator.agenda.expand import SweepState, disk_failure, expand, search_tasks, trials_to_train, unsettled
+from orchestrator.agenda.expand import SweepState, disk_failure, expand, selected, trials_to_train, unsettled
 from orchestrator.agenda.standing import ended
 from orchestrator.agenda.trial_source import InTurn, TrialSource
 from orchestrator.errors import CannotStartError, command_line
@@ -31,7 +31,7 @@ from orchestrator.execute.watchdog import forget_stalls
 from orchestrator.report import report_sweep, sweep_command
 from orchestrator.report.files.folder import Report
 from orchestrator.sweep import ScaledSweep
-from orchestrator.sweep.scaled import select, text_warnings
+from orchestrator.sweep.scaled import text_warnings
 from orchestrator.trials.plan import millions, state_of
 from orchestrator.trials.records import Records
 from orchestrator.trials.storage import Storage, exchange, fetch_unsettled
@@ -106,8 +106,7 @@ def prepare(whole: ScaledSweep, options: Options, *, fresh: bool = False) -> Pre
 
     Raises CannotStartError if CPUs, a GPU or the text for one trial are missing, CorpusError for a corpus.
     """
-    search_tasks(whole)  # refuses searches that do not fit together, also where `only` leaves some out
-    sweep = select(whole, options.only)
+    sweep = selected(whole, options.only)
     sweep = replace(sweep, resources=granted(sweep.resources, options.cpus, options.gpus))
     records = Records(options.runs.resolve())
     if options.storage is not None:

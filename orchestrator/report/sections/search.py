@@ -182,7 +182,7 @@ def _is_at_edge(key: str, dimension: Dimension, value: Any, spec: TrainSpec) -> 
 
 
 def trials_of_tuning(searches: Sequence[SearchState], variants: Sequence[str]) -> list[int]:
-    """How many trials tuned each of these variants; a baseline that is still being tuned has the file's values."""
+    """How many trials tuned each of these variants that anything is searched for and whose searches have ended."""
     trials: Counter[str] = Counter()
     for search in searches:
         is_tuned = isinstance(search.task.searching, Tune) and bool(search.task.space)
